@@ -29,8 +29,8 @@ type Backend interface {
 	Renew(ctx context.Context, claim Claim, ttl time.Duration) (Grant, error)
 
 	// Release ends the lease, if claim's owner and token are those on record, and hands it to the next in the queue. It also
-	// returns nil when the record is gone but nobody has held the name since claim's token was granted.
-	// Otherwise it changes nothing and returns ErrMissing or ErrTaken. It must not be repeated by a layer below: a
+	// returns nil when the record is gone but nobody has held the name since claim's token was granted, as far as the backend
+	// still remembers. Otherwise it changes nothing and returns ErrMissing or ErrTaken. It must not be repeated by a layer below: a
 	// repetition could be refused because the first had taken effect.
 	//
 	// A claim with a zero token withdraws an owner whose Acquire or Wait ended unknown: whatever that owner has is given
@@ -47,7 +47,7 @@ type Queuer interface {
 	Backend
 
 	// Wait takes the lease on req.Name as soon as it is this owner's turn. A free name that nobody waits for is granted at
-	// once, in a single round trip to the store. It blocks until the lease is granted, ctx ends, or an attempt to talk to the
+	// once, in a single round trip to the store. A lease that is handed over later runs for ClaimTTL. It blocks until the lease is granted, ctx ends, or an attempt to talk to the
 	// store ends unknown. Repeating the call for the same owner keeps its place or, if it was granted meanwhile, returns that grant.
 	//
 	// held, if not nil, is called in the waiting goroutine each time that the store confirms that somebody else holds the

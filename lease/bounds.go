@@ -32,6 +32,10 @@ func TrustEnd(sent time.Time, ttl time.Duration) time.Time { return sent.Add(ttl
 // most 5 s.
 func CallBound(ttl time.Duration) time.Duration { return min(ttl/3, 5*time.Second) }
 
+// ClaimTTL is how long a lease that a queue handed over runs until its first renewal makes it a full one: at most 3 s, so that
+// a waiter that died in the queue costs the next one seconds, and never more than the TTL.
+func ClaimTTL(ttl time.Duration) time.Duration { return min(ttl, 3*time.Second) }
+
 // Validate returns all violations joined, each an *OptionError, or nil.
 func (r Request) Validate() error {
 	return errors.Join(CheckName(r.Name), checkOwner(r.Owner), CheckLabel(r.Label), CheckTTL("TTL", r.TTL))
