@@ -23,12 +23,12 @@ type Supervisor interface {
 }
 
 // Control is the supervisor's end of a Handle: the lease's state, and the only way to change it. It is for authors of
-// supervisors, who embed one in what they run and call Init once. All methods are safe for concurrent use, but only the
+// supervisors, who embed one in what they run and call Init and Handle once. All methods are safe for concurrent use, but only the
 // supervisor's own goroutine calls Extend and End.
 //
 // A Control never refers to its Handle, so that a handle which its user drops can be collected while it is supervised.
 type Control struct {
-	// Fixed after Init.
+	// Fixed after Init and Handle.
 	name   string
 	token  Token
 	clk    clock.Clock
@@ -48,11 +48,16 @@ type Control struct {
 	cancel    context.CancelCauseFunc // set with ctx, on demand
 }
 
-// Init makes the lease Held, trusted until trust, and returns its handle. ctx is the parent of Handle.Context, clk what the
-// trust is judged by.
-func (c *Control) Init(ctx context.Context, clk clock.Clock, sup Supervisor, name string, g Grant, trust time.Time) *Handle {
-	c.name, c.token, c.clk, c.parent, c.sup = name, g.Token, clk, ctx, sup
+// Init makes the lease Held, trusted until trust; clk is what the trust is judged by, sup what the handle passes commands to.
+func (c *Control) Init(clk clock.Clock, sup Supervisor, name string, g Grant, trust time.Time) {
+	c.name, c.token, c.clk, c.sup = name, g.Token, clk, sup
 	c.state, c.trust, c.expiresAt = Held, trust, g.ExpiresAt
+}
+
+// Handle returns the lease's one handle. It is called once, after Init and before anything else; ctx is the parent of
+// Handle.Context.
+func (c *Control) Handle(ctx context.Context) *Handle {
+	c.parent = ctx
 	h := &Handle{c: c}
 	h.watchCollection()
 	return h

@@ -99,14 +99,15 @@ func (l *Locker) enter() error {
 
 // hold starts the supervision of a grant, unless the Locker was closed meanwhile.
 func (l *Locker) hold(ctx context.Context, cfg *renewal.Config, w won) (*lease.Handle, error) {
+	s := renewal.New(ctx, cfg, w.req.Name, w.req.Owner, w.grant, w.since)
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.shut {
+		l.mu.Unlock()
 		return nil, lease.ErrClosed
 	}
-	h, s := renewal.Start(ctx, cfg, w.req.Name, w.req.Owner, w.grant, w.since)
 	l.held[s] = struct{}{}
-	return h, nil
+	l.mu.Unlock()
+	return s.Start(), nil
 }
 
 // ended forgets a lease that has ended.

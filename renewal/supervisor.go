@@ -42,9 +42,10 @@ type Config struct {
 type Supervisor struct {
 	lease.Control
 
-	// Fixed after Start.
+	// Fixed after New.
 	cfg    *Config
 	owner  string
+	parent context.Context // of the handle's context
 	base   context.Context // values for calls, no cancellation
 	mail   chan command
 	replyc chan reply
@@ -85,12 +86,13 @@ type reply struct {
 	err   error
 }
 
-// Start begins to supervise a lease that owner was granted and returns its handle. since is an instant before the lease began
-// to run on the backend. The handle's context is a child of ctx; nothing else depends on it.
-func Start(ctx context.Context, cfg *Config, name, owner string, grant lease.Grant, since time.Time) (*lease.Handle, *Supervisor) {
+// New returns a supervisor for a lease that owner was granted. since is an instant before the lease began to run on the backend.
+// The handle's context will be a child of ctx; nothing else depends on it. Start must be called once.
+func New(ctx context.Context, cfg *Config, name, owner string, grant lease.Grant, since time.Time) *Supervisor {
 	s := &Supervisor{
 		cfg:    cfg,
 		owner:  owner,
+		parent: ctx,
 		base:   context.WithoutCancel(ctx),
 		mail:   make(chan command),
 		replyc: make(chan reply),
@@ -101,9 +103,18 @@ func Start(ctx context.Context, cfg *Config, name, owner string, grant lease.Gra
 	if cfg.MaxHold > 0 {
 		s.plan.maxHold = cfg.Clock.Now().Add(cfg.MaxHold)
 	}
-	h := s.Init(ctx, cfg.Clock, s, name, grant, s.plan.trust)
-	go s.run()
-	return h, s
+	s.Init(cfg.Clock, s, name, grant, s.plan.trust)
+	return s
+}
+
+// Start begins the supervision and returns the handle. The first timer is armed before anybody has the handle: a test that
+// moves a fake clock next moves it past a real timer.
+func (s *Supervisor) Start() *lease.Handle {
+	h := s.Handle(s.parent)
+	if !s.act() {
+		go s.run()
+	}
+	return h
 }
 
 // Renew implements lease.Supervisor: see Handle.Renew.
@@ -135,18 +146,6 @@ func (s *Supervisor) Check() {
 // run is the actor. It owns the lease from the grant to the end.
 func (s *Supervisor) run() {
 	for {
-		now := s.cfg.Clock.Now()
-		s.plan.asked, s.plan.abandoned = len(s.asks) > 0, s.Abandoned()
-		act := s.plan.next(now)
-		switch act.verb {
-		case lose:
-			s.end(lease.Lost, act.reason, s.lastErr)
-			return
-		case renew:
-			s.send(now)
-			continue
-		}
-		s.bell.Set(act.until.Sub(now))
 		var ended bool
 		select {
 		case <-s.bell.C():
@@ -155,8 +154,27 @@ func (s *Supervisor) run() {
 		case r := <-s.replyc:
 			ended = s.take(r)
 		}
-		if ended {
+		if ended || s.act() {
 			return
+		}
+	}
+}
+
+// act does what is due and sets the bell for what is next. It reports whether the lease ended by it.
+func (s *Supervisor) act() bool {
+	for {
+		now := s.cfg.Clock.Now()
+		s.plan.asked, s.plan.abandoned = len(s.asks) > 0, s.Abandoned()
+		act := s.plan.next(now)
+		switch act.verb {
+		case lose:
+			s.end(lease.Lost, act.reason, s.lastErr)
+			return true
+		case renew:
+			s.send(now)
+		default:
+			s.bell.Set(act.until.Sub(now))
+			return false
 		}
 	}
 }
