@@ -28,7 +28,7 @@ type Supervisor interface {
 //
 // A Control never refers to its Handle, so that a handle which its user drops can be collected while it is supervised.
 type Control struct {
-	// Fixed after Init and Handle.
+	// Fixed after Init.
 	name   string
 	token  Token
 	clk    clock.Clock
@@ -48,16 +48,15 @@ type Control struct {
 	cancel    context.CancelCauseFunc // set with ctx, on demand
 }
 
-// Init makes the lease Held, trusted until trust; clk is what the trust is judged by, sup what the handle passes commands to.
-func (c *Control) Init(clk clock.Clock, sup Supervisor, name string, g Grant, trust time.Time) {
-	c.name, c.token, c.clk, c.sup = name, g.Token, clk, sup
+// Init makes the lease Held, trusted until trust. ctx is the parent of Handle.Context, clk what the trust is judged by, sup what
+// the handle passes commands to.
+func (c *Control) Init(ctx context.Context, clk clock.Clock, sup Supervisor, name string, g Grant, trust time.Time) {
+	c.name, c.token, c.clk, c.parent, c.sup = name, g.Token, clk, ctx, sup
 	c.state, c.trust, c.expiresAt = Held, trust, g.ExpiresAt
 }
 
-// Handle returns the lease's one handle. It is called once, after Init and before anything else; ctx is the parent of
-// Handle.Context.
-func (c *Control) Handle(ctx context.Context) *Handle {
-	c.parent = ctx
+// Handle returns the lease's one handle. It is called once, after Init and before anything else.
+func (c *Control) Handle() *Handle {
 	h := &Handle{c: c}
 	h.watchCollection()
 	return h

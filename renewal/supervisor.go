@@ -45,7 +45,6 @@ type Supervisor struct {
 	// Fixed after New.
 	cfg    *Config
 	owner  string
-	parent context.Context // of the handle's context
 	base   context.Context // values for calls, no cancellation
 	mail   chan command
 	replyc chan reply
@@ -92,7 +91,6 @@ func New(ctx context.Context, cfg *Config, name, owner string, grant lease.Grant
 	s := &Supervisor{
 		cfg:    cfg,
 		owner:  owner,
-		parent: ctx,
 		base:   context.WithoutCancel(ctx),
 		mail:   make(chan command),
 		replyc: make(chan reply),
@@ -103,14 +101,14 @@ func New(ctx context.Context, cfg *Config, name, owner string, grant lease.Grant
 	if cfg.MaxHold > 0 {
 		s.plan.maxHold = cfg.Clock.Now().Add(cfg.MaxHold)
 	}
-	s.Init(cfg.Clock, s, name, grant, s.plan.trust)
+	s.Init(ctx, cfg.Clock, s, name, grant, s.plan.trust)
 	return s
 }
 
 // Start begins the supervision and returns the handle. The first timer is armed before anybody has the handle: a test that
 // moves a fake clock next moves it past a real timer.
 func (s *Supervisor) Start() *lease.Handle {
-	h := s.Handle(s.parent)
+	h := s.Handle()
 	if !s.act() {
 		go s.run()
 	}
