@@ -68,6 +68,9 @@ func (c *Control) Name() string { return c.name }
 // Token returns the lease's token.
 func (c *Control) Token() Token { return c.token }
 
+// Values returns a context with the values of the lease's parent context, which never ends: for calls to the backend.
+func (c *Control) Values() context.Context { return context.WithoutCancel(c.parent) }
+
 // State returns the present state.
 func (c *Control) State() State {
 	c.mu.Lock()

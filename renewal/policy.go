@@ -6,8 +6,9 @@ import (
 	"github.com/leasehold-go/leasehold/lease"
 )
 
-// plan is all that the decision about a held lease depends on. It is a plain value: next reads it, the confirmed, unconfirmed
-// and sending methods give the plan that follows.
+// plan is all that the decision about a held lease depends on. It is plain data: next reads it; sending, confirmed and
+// unconfirmed change it as their names say. It is passed by pointer because copies of it are what an actor's small stack
+// would otherwise be full of.
 type plan struct {
 	ttl     time.Duration // length of the lease that is asked for
 	every   time.Duration // time from one renewal to the next; 0: only when asked
@@ -38,7 +39,7 @@ type action struct {
 
 // next decides. The end of trust comes before everything else: nothing is sent for a lease that is lost. It has no memory of
 // missed renewals, so a pause of many periods is followed by one renewal.
-func (p plan) next(now time.Time) action {
+func (p *plan) next(now time.Time) action {
 	end, reason := p.end()
 	switch {
 	case !now.Before(end):
@@ -58,7 +59,7 @@ func (p plan) next(now time.Time) action {
 }
 
 // end returns when the lease is lost if nothing more is confirmed, and why.
-func (p plan) end() (time.Time, lease.Reason) {
+func (p *plan) end() (time.Time, lease.Reason) {
 	switch {
 	case !p.maxHold.IsZero() && p.maxHold.Before(p.trust):
 		return p.maxHold, lease.MaxHold
@@ -71,21 +72,19 @@ func (p plan) end() (time.Time, lease.Reason) {
 // suspect reports whether the wall clock has passed the end of trust although the monotonic clock has not. Either the machine was
 // suspended, which stops the monotonic clock, or somebody set the wall clock; only the store can tell, so it is
 // asked at once, and again at the pace of retries.
-func (p plan) suspect(now time.Time) bool {
+func (p *plan) suspect(now time.Time) bool {
 	return !p.failing && !now.Round(0).Before(p.trust.Round(0))
 }
 
-// sending gives the plan after a renewal for ttl left at now. A shorter lease than the present one may begin to count as soon
-// as the request arrives, whether or not a reply tells of it: so the trust is cut before it is sent.
-func (p plan) sending(now time.Time, ttl time.Duration) plan {
+// sending notes that a renewal for ttl leaves at now. A shorter lease than the present one may begin to count as soon as the
+// request arrives, whether or not a reply tells of it: so the trust is cut before it is sent.
+func (p *plan) sending(now time.Time, ttl time.Duration) {
 	p.busy = true
 	p.trust = earlier(p.trust, lease.TrustEnd(now, ttl))
-	return p
 }
 
-// confirmed gives the plan after a renewal for ttl that was sent at sent and got granted, which may be less. jitter is from
-// 0 to 1.
-func (p plan) confirmed(sent time.Time, ttl, granted time.Duration, jitter float64) plan {
+// confirmed notes that a renewal for ttl, sent at sent, got granted, which may be less. jitter is from 0 to 1.
+func (p *plan) confirmed(sent time.Time, ttl, granted time.Duration, jitter float64) {
 	if p.every != 0 && ttl != p.ttl {
 		p.every = scale(p.every, ttl, p.ttl)
 	}
@@ -93,19 +92,17 @@ func (p plan) confirmed(sent time.Time, ttl, granted time.Duration, jitter float
 	p.trust = lease.TrustEnd(sent, granted)
 	interval := scale(p.every, granted, p.ttl)
 	p.due = sent.Add(interval - time.Duration(jitter*float64(interval)/10)) // up to 10 % early, never late
-	return p
 }
 
-// unconfirmed gives the plan after a renewal whose outcome is unknown at now. jitter is from 0 to 1.
-func (p plan) unconfirmed(now time.Time, jitter float64) plan {
+// unconfirmed notes that the outcome of a renewal is unknown at now. jitter is from 0 to 1.
+func (p *plan) unconfirmed(now time.Time, jitter float64) {
 	p.busy, p.failing = false, true
 	p.due = now.Add(p.retryGap(p.trust.Sub(now), jitter))
-	return p
 }
 
 // retryGap is an eighth of the trust that is left, less up to a quarter of it so that handles do not retry in step, and at
 // least minGap: retries come closer together as the end does, and as far apart as leaves room for at least three.
-func (p plan) retryGap(left time.Duration, jitter float64) time.Duration {
+func (p *plan) retryGap(left time.Duration, jitter float64) time.Duration {
 	gap := left / 8
 	gap -= time.Duration(jitter * float64(gap) / 4)
 	return max(gap, minGap(p.ttl))
@@ -116,7 +113,7 @@ func minGap(ttl time.Duration) time.Duration { return max(ttl/100, time.Millisec
 
 // callBound is how long one renewal may take: a third of the trust that is left, so that two more fit when it hangs, and no
 // longer than lease.CallBound.
-func (p plan) callBound(now time.Time) time.Duration {
+func (p *plan) callBound(now time.Time) time.Duration {
 	return min(lease.CallBound(p.ttl), p.trust.Sub(now)/3)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leasehold-go/leasehold/internal/clockctx"
 	"github.com/leasehold-go/leasehold/lease"
 )
 
@@ -22,11 +21,7 @@ func (s *Supervisor) Release(ctx context.Context) error {
 	case lost:
 		return s.Err()
 	case errors.Is(err, lease.ErrNotOwner):
-		reason := lease.Missing
-		if errors.Is(err, lease.ErrTaken) {
-			reason = lease.Taken
-		}
-		return &lease.LostError{Name: s.Name(), Token: s.Token(), Reason: reason, Err: err}
+		return &lease.LostError{Name: s.Name(), Token: s.Token(), Reason: refusal(err), Err: err}
 	}
 	return err
 }
@@ -52,39 +47,37 @@ func (s *Supervisor) mayHaveRecord() bool {
 // delete sends one compare-and-delete, however many call it, and returns what the backend answered. A released handle whose
 // delete ended unknown may try again; a lost one sends no second.
 func (s *Supervisor) delete(ctx context.Context) error {
-	g := &s.giveBack
-	g.mu.Lock()
-	if g.settled {
-		defer g.mu.Unlock()
-		return g.outcome
+	c := &s.calls
+	c.mu.Lock()
+	if c.settled {
+		defer c.mu.Unlock()
+		return c.outcome
 	}
-	if f := g.flight; f != nil {
-		g.mu.Unlock()
+	if f := c.flight; f != nil {
+		c.mu.Unlock()
 		<-f.done // bounded as the call below
 		return f.err
 	}
 	f := &flight{done: make(chan struct{})}
-	g.flight = f
-	g.mu.Unlock()
+	c.flight = f
+	c.mu.Unlock()
 
 	trusted := s.cfg.Clock.Now().Before(s.Trust())
-	call, cancel := clockctx.WithTimeout(context.WithoutCancel(ctx), s.cfg.Clock, lease.CallBound(s.cfg.TTL))
-	err := s.cfg.Backend.Release(call, s.claim())
-	cancel()
+	err := s.release(ctx)
 
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	refused := errors.Is(err, lease.ErrNotOwner)
 	switch {
-	case refused && g.ambiguous:
+	case refused && c.ambiguous:
 		// The earlier delete took effect and its reply was lost. It was sent within the trust, so the lease was ours then.
 		err = nil
 	case err != nil && !refused:
-		g.ambiguous = g.ambiguous || trusted
+		c.ambiguous = c.ambiguous || trusted
 		err = fmt.Errorf("release %q: %w", s.Name(), err)
 	}
-	g.settled = err == nil || refused || s.State() == lease.Lost
-	g.outcome, g.flight = err, nil
+	c.settled = err == nil || refused || s.State() == lease.Lost
+	c.outcome, c.flight = err, nil
 	f.err = err
 	close(f.done)
 	return err

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/leasehold-go/leasehold/internal/alarm"
-	"github.com/leasehold-go/leasehold/internal/clockctx"
 	"github.com/leasehold-go/leasehold/internal/ctxerr"
 	"github.com/leasehold-go/leasehold/lease"
 )
@@ -39,26 +36,26 @@ type Config struct {
 }
 
 // Supervisor looks after one lease. All exported methods are safe for concurrent use.
+//
+// Its actor blocks on one channel, everything deep runs on other goroutines, and what it keeps is small: a held lease is to
+// cost one goroutine with the smallest stack there is, and 4 KiB in all.
 type Supervisor struct {
 	lease.Control
 
 	// Fixed after New.
 	cfg    *Config
 	owner  string
-	base   context.Context // values for calls, no cancellation
 	mail   chan command
-	replyc chan reply
-	exited chan struct{} // closed when run has returned the lease to nobody: it is Released or Lost
+	exited chan struct{} // closed when the lease has ended and run reads no more mail
 
 	// Owned by run.
 	plan    plan
-	bell    alarm.Alarm
-	asks    []command // renewals asked for and not yet sent
-	serving []command // renewals that wait for the call in flight
-	hangUp  context.CancelFunc
-	lastErr error // of the last renewal that was not confirmed; nil once one is
+	bell    *clock.Timer // puts a letter into the mail when there is something to do
+	asks    []command    // renewals asked for and not yet sent
+	serving []command    // renewals that wait for the call in flight
+	lastErr error        // of the last renewal that was not confirmed; nil once one is
 
-	giveBack giveBack
+	calls callState
 }
 
 // command is a letter to the actor.
@@ -66,6 +63,7 @@ type command struct {
 	kind  kind
 	ttl   time.Duration // for askRenewal; 0: as before
 	reply chan<- error  // for askRenewal; has room for the answer
+	back  *reply        // for answered
 }
 
 type kind uint8
@@ -73,6 +71,7 @@ type kind uint8
 const (
 	look       kind = iota // at the clock
 	askRenewal             // and answer
+	answered               // a call came back
 	release                // end as Released
 	shut                   // end as Lost, Closed
 )
@@ -91,13 +90,11 @@ func New(ctx context.Context, cfg *Config, name, owner string, grant lease.Grant
 	s := &Supervisor{
 		cfg:    cfg,
 		owner:  owner,
-		base:   context.WithoutCancel(ctx),
 		mail:   make(chan command),
-		replyc: make(chan reply),
 		exited: make(chan struct{}),
-		bell:   alarm.New(cfg.Clock),
 	}
-	s.plan = plan{ttl: cfg.TTL, every: cfg.Every}.confirmed(since, cfg.TTL, grant.TTL, cfg.Jitter())
+	s.plan = plan{ttl: cfg.TTL, every: cfg.Every}
+	s.plan.confirmed(since, cfg.TTL, grant.TTL, cfg.Jitter())
 	if cfg.MaxHold > 0 {
 		s.plan.maxHold = cfg.Clock.Now().Add(cfg.MaxHold)
 	}
@@ -118,12 +115,8 @@ func (s *Supervisor) Start() *lease.Handle {
 // Renew implements lease.Supervisor: see Handle.Renew.
 func (s *Supervisor) Renew(ctx context.Context, ttl time.Duration) error {
 	answer := make(chan error, 1)
-	select {
-	case s.mail <- command{kind: askRenewal, ttl: ttl, reply: answer}:
-	case <-s.exited:
+	if !s.post(command{kind: askRenewal, ttl: ttl, reply: answer}) {
 		return s.Err()
-	case <-ctx.Done():
-		return fmt.Errorf("renew %q: %w", s.Name(), ctxerr.Of(ctx))
 	}
 	select {
 	case err := <-answer:
@@ -143,18 +136,7 @@ func (s *Supervisor) Check() {
 
 // run is the actor. It owns the lease from the grant to the end.
 func (s *Supervisor) run() {
-	for {
-		var ended bool
-		select {
-		case <-s.bell.C():
-		case c := <-s.mail:
-			ended = s.obey(c)
-		case r := <-s.replyc:
-			ended = s.take(r)
-		}
-		if ended || s.act() {
-			return
-		}
+	for !s.obey(<-s.mail) && !s.act() {
 	}
 }
 
@@ -171,9 +153,33 @@ func (s *Supervisor) act() bool {
 		case renew:
 			s.send(now)
 		default:
-			s.bell.Set(act.until.Sub(now))
+			s.ring(act.until.Sub(now))
 			return false
 		}
+	}
+}
+
+// longest is the furthest ahead that the bell is set: a lease of a century needs no timer of a century.
+const longest = 24 * time.Hour
+
+// ring sets the bell to d from now, which is positive.
+func (s *Supervisor) ring(d time.Duration) {
+	d = min(d, longest)
+	if s.bell == nil {
+		s.bell = s.cfg.Clock.AfterFunc(d, func() { s.post(command{kind: look}) })
+		return
+	}
+	s.bell.Reset(d)
+}
+
+// post puts a letter into the mail and reports whether the actor took it; it does not once the lease has ended. The
+// actor never waits for anything but mail, so this takes no time.
+func (s *Supervisor) post(c command) bool {
+	select {
+	case s.mail <- c:
+		return true
+	case <-s.exited:
+		return false
 	}
 }
 
@@ -182,19 +188,26 @@ func (s *Supervisor) obey(c command) bool {
 	switch c.kind {
 	case askRenewal:
 		s.asks = append(s.asks, c)
-		return false
-	case look:
-		return false
+	case answered:
+		return s.take(c.back)
+	case release, shut:
+		s.finish(c.kind)
+		return true
 	}
-	// A lease whose trust is over is lost, even if nobody has noticed before its release.
-	if act := s.plan.next(s.cfg.Clock.Now()); act.verb == lose {
+	return false
+}
+
+// finish ends the lease because somebody asked for it. A lease whose trust is over is lost even so, though nobody has noticed.
+func (s *Supervisor) finish(k kind) {
+	act := s.plan.next(s.cfg.Clock.Now())
+	switch {
+	case act.verb == lose:
 		s.end(lease.Lost, act.reason, s.lastErr)
-	} else if c.kind == release {
+	case k == release:
 		s.end(lease.Released, 0, nil)
-	} else {
+	default:
 		s.end(lease.Lost, lease.Closed, nil)
 	}
-	return true
 }
 
 // send starts one call that serves everybody who asked for the same length.
@@ -211,70 +224,56 @@ func (s *Supervisor) send(now time.Time) {
 			ttl = first
 		}
 	}
-	s.plan = s.plan.sending(now, ttl)
+	bound := s.plan.callBound(now)
+	s.plan.sending(now, ttl)
 	s.Extend(s.plan.trust, time.Time{})
-	ctx, cancel := clockctx.WithTimeout(s.base, s.cfg.Clock, s.plan.callBound(now))
-	s.hangUp = cancel
-	go s.call(ctx, now, ttl)
-}
-
-// call asks the backend on a goroutine of its own and brings the reply to the actor. If that has ended the lease meanwhile, a
-// success is given back: the record would otherwise stay for a TTL that nobody uses.
-func (s *Supervisor) call(ctx context.Context, sent time.Time, ttl time.Duration) {
-	grant, err := s.cfg.Backend.Renew(ctx, s.claim(), ttl)
-	select {
-	case s.replyc <- reply{sent, ttl, grant, err}:
-	case <-s.exited:
-		if err == nil && s.State() == lease.Lost {
-			_ = s.delete(s.base)
-		}
-	}
+	go s.call(now, ttl, bound)
 }
 
 // take acts on a reply and reports whether the lease ended by it.
-func (s *Supervisor) take(r reply) bool {
-	s.hangUp()
-	s.hangUp = nil
-	now := s.cfg.Clock.Now()
-	late := s.plan.next(now)
+func (s *Supervisor) take(r *reply) bool {
 	switch {
 	case r.err == nil:
-		next := s.plan.confirmed(r.sent, r.ttl, r.grant.TTL, s.cfg.Jitter())
-		if late.verb != lose {
-			late = next.next(now) // a grant that took longer than it runs
-		}
-		if late.verb == lose {
-			s.end(lease.Lost, late.reason, s.lastErr)
-			_ = s.delete(s.base)
-			return true
-		}
-		s.confirm(now, next, r)
+		return s.confirm(r)
 	case errors.Is(r.err, lease.ErrNotOwner):
-		reason := lease.Missing
-		if errors.Is(r.err, lease.ErrTaken) {
-			reason = lease.Taken
-		}
-		s.end(lease.Lost, reason, r.err)
+		s.end(lease.Lost, refusal(r.err), r.err)
 		return true
-	default:
-		s.lastErr = r.err
-		if s.cfg.Strict {
-			s.end(lease.Lost, lease.Expired, r.err)
-			return true
-		}
-		s.doubt(now, r)
+	case s.cfg.Strict:
+		s.end(lease.Lost, lease.Expired, r.err)
+		return true
+	}
+	s.doubt(r)
+	return false
+}
+
+// confirm records a renewal that the backend confirmed, if it is not too late: what comes after the end of trust, or took longer
+// than it was granted for, is given back.
+func (s *Supervisor) confirm(r *reply) bool {
+	now := s.cfg.Clock.Now()
+	left, failing := s.plan.trust.Sub(now), s.plan.failing
+	act := s.plan.next(now)
+	if act.verb != lose {
+		s.plan.confirmed(r.sent, r.ttl, r.grant.TTL, s.cfg.Jitter())
+		act = s.plan.next(now)
+	}
+	if act.verb == lose {
+		s.end(lease.Lost, act.reason, s.lastErr)
+		_ = s.delete(s.Values())
+		return true
+	}
+	s.lastErr = nil
+	s.Extend(s.plan.trust, r.grant.ExpiresAt)
+	s.answer(nil)
+	if o := &s.cfg.Observer; o.Renewed != nil || o.Recovered != nil {
+		s.tellConfirmed(now, left, failing)
 	}
 	return false
 }
 
-// confirm records a renewal that the backend confirmed.
-func (s *Supervisor) confirm(now time.Time, next plan, r reply) {
+// tellConfirmed is apart from confirm because an Event is large for an actor's small stack.
+func (s *Supervisor) tellConfirmed(now time.Time, margin time.Duration, recovered bool) {
 	e := s.event(now)
-	e.Margin, e.Remaining = e.Remaining, next.trust.Sub(now)
-	recovered := s.plan.failing
-	s.plan, s.lastErr = next, nil
-	s.Extend(next.trust, r.grant.ExpiresAt)
-	s.answer(nil)
+	e.Margin = margin
 	if recovered {
 		lease.Notify(s.cfg.Observer.Recovered, e)
 	}
@@ -282,15 +281,25 @@ func (s *Supervisor) confirm(now time.Time, next plan, r reply) {
 }
 
 // doubt records a renewal whose outcome is unknown.
-func (s *Supervisor) doubt(now time.Time, r reply) {
+func (s *Supervisor) doubt(r *reply) {
+	now := s.cfg.Clock.Now()
 	first := !s.plan.failing
-	s.plan = s.plan.unconfirmed(now, s.cfg.Jitter())
+	s.plan.unconfirmed(now, s.cfg.Jitter())
+	s.lastErr = r.err
 	s.answer(fmt.Errorf("renew %q: %w", s.Name(), r.err))
 	if first {
 		e := s.event(now)
 		e.Err = r.err
 		lease.Notify(s.cfg.Observer.RenewFailing, e)
 	}
+}
+
+// refusal returns the reason for a loss that the backend told of.
+func refusal(err error) lease.Reason {
+	if errors.Is(err, lease.ErrTaken) {
+		return lease.Taken
+	}
+	return lease.Missing
 }
 
 // end ends the lease: state and signals first, then those who wait, then observers. It is the actor's last act but for giving
@@ -301,10 +310,10 @@ func (s *Supervisor) end(state lease.State, reason lease.Reason, cause error) {
 		err = &lease.LostError{Name: s.Name(), Token: s.Token(), Reason: reason, Err: cause}
 	}
 	s.End(state, err)
-	s.bell.Stop()
-	if s.hangUp != nil {
-		s.hangUp()
+	if s.bell != nil {
+		s.bell.Stop()
 	}
+	s.calls.hangUp()
 	if s.cfg.Ended != nil {
 		s.cfg.Ended(s)
 	}
@@ -344,27 +353,9 @@ func (s *Supervisor) event(now time.Time) lease.Event {
 	return e
 }
 
-// stop makes the actor end the lease, unless it has ended, and waits until it has. The actor never waits for anything that can
-// hang.
+// stop makes the actor end the lease, unless it has ended, and waits until it has.
 func (s *Supervisor) stop(k kind) {
-	select {
-	case s.mail <- command{kind: k}:
+	if s.post(command{kind: k}) {
 		<-s.exited
-	case <-s.exited:
 	}
-}
-
-// giveBack is the state of the compare-and-delete that follows the end of a lease.
-type giveBack struct {
-	mu        sync.Mutex // guards what follows
-	flight    *flight    // the delete that is under way
-	settled   bool       // the outcome is known, or nothing more is to be sent
-	outcome   error      // what the backend answered, if settled
-	ambiguous bool       // a delete that was sent within the trust ended unknown
-}
-
-// flight is a delete that several callers wait for.
-type flight struct {
-	done chan struct{}
-	err  error
 }
