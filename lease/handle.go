@@ -78,7 +78,8 @@ func (h *Handle) Remaining() time.Duration {
 func (h *Handle) Valid() bool { return h.Remaining() > 0 }
 
 // Lost returns a channel that is closed when the lease is lost: at the latest at TrustedUntil, whatever any call in flight
-// does. It is never closed by a release. On a nil handle it is closed.
+// does. It is never closed by a release. Keeping only the channel does not keep the handle: see Context. On a nil handle it is
+// closed.
 func (h *Handle) Lost() <-chan struct{} {
 	if h == nil {
 		return closed
