@@ -41,6 +41,7 @@ type record struct {
 type waiter struct {
 	req     lease.Request
 	granted chan lease.Grant // capacity 1: handing over never blocks
+	look    chan struct{}    // capacity 1: the first in the queue is to look again
 }
 
 // Option sets up a Backend.
@@ -83,7 +84,7 @@ func (b *Backend) Wait(ctx context.Context, req lease.Request, held func(lease.H
 	if err := errors.Join(req.Validate(), ctxerr.Of(ctx)); err != nil {
 		return lease.Grant{}, err
 	}
-	w := &waiter{req: req, granted: make(chan lease.Grant, 1)}
+	w := &waiter{req: req, granted: make(chan lease.Grant, 1), look: make(chan struct{}, 1)}
 	began, bell := b.clk.Now(), alarm.New(b.clk)
 	defer bell.Stop()
 	for {
@@ -100,6 +101,7 @@ func (b *Backend) Wait(ctx context.Context, req lease.Request, held func(lease.H
 		case grant := <-w.granted:
 			return grant, nil
 		case <-bell.C(): // the holder's time is over, unless it renewed
+		case <-w.look: // it is over sooner than w was told, or w was not the first in the queue then
 		case <-ctx.Done():
 			b.leave(w)
 			now.Waited, now.Cause = b.clk.Since(began), ctxerr.Of(ctx)
@@ -120,7 +122,12 @@ func (b *Backend) Renew(ctx context.Context, claim lease.Claim, ttl time.Duratio
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	return r.runFor(now, ttl), nil
+	sooner := now.Add(ttl).Before(r.expires)
+	grant := r.runFor(now, ttl)
+	if sooner {
+		r.alertFirst()
+	}
+	return grant, nil
 }
 
 // Release implements lease.Backend. It blocks only on the mutex.
@@ -221,6 +228,7 @@ func (b *Backend) withdrawLocked(now time.Time, claim lease.Claim) {
 	}
 	clear(r.queue[len(kept):])
 	r.queue = kept
+	r.alertFirst()
 	if r.owner == claim.Owner {
 		b.passOnLocked(now, claim.Name, r)
 	}
@@ -242,6 +250,7 @@ func (b *Backend) passOnLocked(now time.Time, name string, r *record) {
 		return
 	}
 	w.granted <- grant
+	r.alertFirst()
 }
 
 // grantLocked gives r to req's owner for ttl.
@@ -259,6 +268,18 @@ func (b *Backend) grantLocked(now time.Time, r *record, req lease.Request, ttl t
 func (r *record) runFor(now time.Time, ttl time.Duration) lease.Grant {
 	r.expires = now.Add(ttl)
 	return lease.Grant{Token: r.token, TTL: ttl, ExpiresAt: r.expires}
+}
+
+// alertFirst makes the first in the queue look again: it is the one whose timer moves the queue on when the holder's time is
+// over, and what it knows of that time may be out of date.
+func (r *record) alertFirst() {
+	if len(r.queue) == 0 {
+		return
+	}
+	select {
+	case r.queue[0].look <- struct{}{}:
+	default:
+	}
 }
 
 func (r *record) holder(now time.Time) lease.Holder {
