@@ -122,12 +122,7 @@ func (b *Backend) Renew(ctx context.Context, claim lease.Claim, ttl time.Duratio
 	if err != nil {
 		return lease.Grant{}, err
 	}
-	sooner := now.Add(ttl).Before(r.expires)
-	grant := r.runFor(now, ttl)
-	if sooner {
-		r.alertFirst()
-	}
-	return grant, nil
+	return r.runFor(now, ttl), nil
 }
 
 // Release implements lease.Backend. It blocks only on the mutex.
@@ -266,7 +261,11 @@ func (b *Backend) grantLocked(now time.Time, r *record, req lease.Request, ttl t
 
 // runFor makes r's lease end ttl from now.
 func (r *record) runFor(now time.Time, ttl time.Duration) lease.Grant {
-	r.expires = now.Add(ttl)
+	end := now.Add(ttl)
+	if end.Before(r.expires) {
+		r.alertFirst()
+	}
+	r.expires = end
 	return lease.Grant{Token: r.token, TTL: ttl, ExpiresAt: r.expires}
 }
 
