@@ -48,7 +48,7 @@ func (p *plan) next(now time.Time) action {
 		return action{verb: wait, until: end}
 	case p.asked:
 		return action{verb: renew}
-	case p.every == 0:
+	case p.every == 0 && !p.abandoned:
 		return action{verb: wait, until: end}
 	case now.Before(p.due) && !p.suspect(now):
 		return action{verb: wait, until: earlier(p.due, end)}
