@@ -21,11 +21,12 @@ import (
 type Backend interface {
 	// Acquire makes one attempt to take the lease on req.Name for req.TTL. It neither waits for the holder nor overtakes
 	// those who wait in a queue; then it returns *HeldError. It is idempotent per req.Owner: while that owner holds the name, a repetition
-	// returns the same token, runs for the full TTL from then on, and takes nothing from anybody.
+	// returns the same token, runs for at least the full TTL from then on, and takes nothing from anybody.
 	Acquire(ctx context.Context, req Request) (Grant, error)
 
-	// Renew makes the lease run for ttl from now, if claim's owner and token are those on record. Otherwise it changes
-	// nothing and returns ErrMissing or ErrTaken. It never creates a record, and the token stays the same.
+	// Renew makes the lease run for at least ttl from now, if claim's owner and token are those on record. Otherwise it changes
+	// nothing and returns ErrMissing or ErrTaken. It never creates a record, and the token stays the same. It never makes a
+	// lease end earlier than it did: requests overtake each other, and one that comes late must not cut what a later one got.
 	Renew(ctx context.Context, claim Claim, ttl time.Duration) (Grant, error)
 
 	// Release ends the lease, if claim's owner and token are those on record, and hands it to the next in the queue. It also
@@ -42,7 +43,7 @@ type Backend interface {
 }
 
 // Queuer is a Backend in which waiters stand in a FIFO queue and are handed the lease by the release that frees it. A backend
-// without it is polled.
+// without it is polled. A wrapper that embeds a Backend hides this from callers; one that is to keep the queue embeds a Queuer.
 type Queuer interface {
 	Backend
 

@@ -95,16 +95,18 @@ func (c *Control) Trust() time.Time {
 // Abandoned reports whether the handle, and every context that it gave out, has been collected.
 func (c *Control) Abandoned() bool { return c.abandoned.Load() }
 
-// Extend records a new end of trust and, unless it is zero, a new expiry. It does nothing once the lease has ended: what comes
-// late never revives a lease.
+// Extend records a new end of trust and a new expiry; neither ever gets earlier. It does nothing once the lease has ended: what
+// comes late never revives a lease.
 func (c *Control) Extend(trust, expiresAt time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != Held {
 		return
 	}
-	c.trust = trust
-	if !expiresAt.IsZero() {
+	if trust.After(c.trust) {
+		c.trust = trust
+	}
+	if expiresAt.After(c.expiresAt) {
 		c.expiresAt = expiresAt
 	}
 }
@@ -139,8 +141,8 @@ func (c *Control) lostChan() <-chan struct{} {
 	return signal(&c.lost, c.state == Lost)
 }
 
-// doneChan returns the channel behind Handle.Done.
-func (c *Control) doneChan() <-chan struct{} {
+// Ended returns a channel that is closed when the lease has ended: the one behind Handle.Done.
+func (c *Control) Ended() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return signal(&c.done, c.state.Terminal())

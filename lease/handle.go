@@ -78,7 +78,8 @@ func (h *Handle) Remaining() time.Duration {
 func (h *Handle) Valid() bool { return h.Remaining() > 0 }
 
 // Lost returns a channel that is closed when the lease is lost: at the latest at TrustedUntil, whatever any call in flight
-// does. It is never closed by a release. Keeping only the channel does not keep the handle: see Context. On a nil handle it is
+// does. It is never closed by a release. A select in which work is ready too may pick the work once more after the loss; the
+// token is what refuses that write. Keeping only the channel does not keep the handle: see Context. On a nil handle it is
 // closed.
 func (h *Handle) Lost() <-chan struct{} {
 	if h == nil {
@@ -92,7 +93,7 @@ func (h *Handle) Done() <-chan struct{} {
 	if h == nil {
 		return closed
 	}
-	return h.c.doneChan()
+	return h.c.Ended()
 }
 
 // Err returns nil while the lease is held, then why it ended: a *LostError, which matches ErrLost, or ErrReleased. On a nil
@@ -131,7 +132,8 @@ func (h *Handle) Context() context.Context {
 func (h *Handle) Renew(ctx context.Context) error { return h.renew(ctx, 0) }
 
 // RenewFor is Renew with another length. From the confirmation on it is the lease's length, and the renewal interval grows or
-// shrinks with it. A ttl out of bounds is an *OptionError, and nothing is sent.
+// shrinks with it. A shorter length never makes the lease end earlier than it did: what was granted before runs out first. To free
+// a name early, release it. A ttl out of bounds is an *OptionError, and nothing is sent.
 func (h *Handle) RenewFor(ctx context.Context, ttl time.Duration) error {
 	if err := CheckTTL("ttl", ttl); err != nil {
 		return err

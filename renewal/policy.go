@@ -6,8 +6,8 @@ import (
 	"github.com/leasehold-go/leasehold/lease"
 )
 
-// plan is all that the decision about a held lease depends on. It is plain data: next reads it; sending, confirmed and
-// unconfirmed change it as their names say. It is passed by pointer because copies of it are what an actor's small stack
+// plan is all that the decision about a held lease depends on. It is plain data: next reads it; confirmed and unconfirmed
+// change it as their names say. It is passed by pointer because copies of it are what an actor's small stack
 // would otherwise be full of.
 type plan struct {
 	ttl     time.Duration // length of the lease that is asked for
@@ -76,20 +76,16 @@ func (p *plan) suspect(now time.Time) bool {
 	return !p.failing && !now.Round(0).Before(p.trust.Round(0))
 }
 
-// sending notes that a renewal for ttl leaves at now. A shorter lease than the present one may begin to count as soon as the
-// request arrives, whether or not a reply tells of it: so the trust is cut before it is sent.
-func (p *plan) sending(now time.Time, ttl time.Duration) {
-	p.busy = true
-	p.trust = earlier(p.trust, lease.TrustEnd(now, ttl))
-}
-
-// confirmed notes that a renewal for ttl, sent at sent, got granted, which may be less. jitter is from 0 to 1.
+// confirmed notes that a renewal for ttl, sent at sent, got granted, which may be less. No renewal makes a lease end earlier than
+// it did, so neither does the trust. jitter is from 0 to 1.
 func (p *plan) confirmed(sent time.Time, ttl, granted time.Duration, jitter float64) {
 	if p.every != 0 && ttl != p.ttl {
 		p.every = scale(p.every, ttl, p.ttl)
 	}
 	p.ttl, p.busy, p.failing = ttl, false, false
-	p.trust = lease.TrustEnd(sent, granted)
+	if trust := lease.TrustEnd(sent, granted); trust.After(p.trust) {
+		p.trust = trust
+	}
 	interval := scale(p.every, granted, p.ttl)
 	p.due = sent.Add(interval - time.Duration(jitter*float64(interval)/10)) // up to 10 % early, never late
 }

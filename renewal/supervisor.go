@@ -31,7 +31,7 @@ type Config struct {
 	MaxHold time.Duration
 	// Jitter returns a random number from 0 to 1. It is called from many goroutines. Required.
 	Jitter func() float64
-	// Ended, if not nil, is called once on the actor's goroutine when the lease has ended, before Release returns. It must not block.
+	// Ended, if not nil, is called once on the actor's goroutine when the lease is about to end. It must not block.
 	Ended func(*Supervisor)
 }
 
@@ -43,10 +43,9 @@ type Supervisor struct {
 	lease.Control
 
 	// Fixed after New.
-	cfg    *Config
-	owner  string
-	mail   chan command
-	exited chan struct{} // closed when the lease has ended and run reads no more mail
+	cfg   *Config
+	owner string
+	mail  chan command
 
 	// Owned by run.
 	plan    plan
@@ -88,10 +87,9 @@ type reply struct {
 // The handle's context will be a child of ctx; nothing else depends on it. Start must be called once.
 func New(ctx context.Context, cfg *Config, name, owner string, grant lease.Grant, since time.Time) *Supervisor {
 	s := &Supervisor{
-		cfg:    cfg,
-		owner:  owner,
-		mail:   make(chan command),
-		exited: make(chan struct{}),
+		cfg:   cfg,
+		owner: owner,
+		mail:  make(chan command),
 	}
 	s.plan = plan{ttl: cfg.TTL, every: cfg.Every}
 	s.plan.confirmed(since, cfg.TTL, grant.TTL, cfg.Jitter())
@@ -178,7 +176,7 @@ func (s *Supervisor) post(c command) bool {
 	select {
 	case s.mail <- c:
 		return true
-	case <-s.exited:
+	case <-s.Ended():
 		return false
 	}
 }
@@ -224,10 +222,8 @@ func (s *Supervisor) send(now time.Time) {
 			ttl = first
 		}
 	}
-	bound := s.plan.callBound(now)
-	s.plan.sending(now, ttl)
-	s.Extend(s.plan.trust, time.Time{})
-	go s.call(now, ttl, bound)
+	s.plan.busy = true
+	go s.call(now, ttl, s.plan.callBound(now))
 }
 
 // take acts on a reply and reports whether the lease ended by it.
@@ -302,14 +298,14 @@ func refusal(err error) lease.Reason {
 	return lease.Missing
 }
 
-// end ends the lease: state and signals first, then those who wait, then observers. It is the actor's last act but for giving
+// end ends the lease: state and signals, then those who wait, then observers. It is the actor's last act but for giving
 // back a late success.
 func (s *Supervisor) end(state lease.State, reason lease.Reason, cause error) {
 	err := lease.ErrReleased
 	if state == lease.Lost {
 		err = &lease.LostError{Name: s.Name(), Token: s.Token(), Reason: reason, Err: cause}
 	}
-	s.End(state, err)
+	// What must be gone when Release returns goes before the end: it waits for nothing else.
 	if s.bell != nil {
 		s.bell.Stop()
 	}
@@ -317,7 +313,7 @@ func (s *Supervisor) end(state lease.State, reason lease.Reason, cause error) {
 	if s.cfg.Ended != nil {
 		s.cfg.Ended(s)
 	}
-	close(s.exited)
+	s.End(state, err)
 	s.answer(err)
 	s.serving, s.asks = s.asks, nil
 	s.answer(err)
@@ -356,6 +352,6 @@ func (s *Supervisor) event(now time.Time) lease.Event {
 // stop makes the actor end the lease, unless it has ended, and waits until it has.
 func (s *Supervisor) stop(k kind) {
 	if s.post(command{kind: k}) {
-		<-s.exited
+		<-s.Ended()
 	}
 }

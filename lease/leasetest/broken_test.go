@@ -105,7 +105,12 @@ func (s *store) repeatLocked(r *record, req lease.Request) lease.Grant {
 	case s.has("repeat keeps the old expiry"):
 		return lease.Grant{Token: r.token, TTL: req.TTL, ExpiresAt: r.expires}
 	}
-	return r.run(req.TTL)
+	former := r.expires
+	g := r.run(req.TTL)
+	if !s.has("repeat shortens") {
+		r.expires = later(former, r.expires)
+	}
+	return g
 }
 
 func (s *store) Renew(ctx context.Context, claim lease.Claim, ttl time.Duration) (lease.Grant, error) {
@@ -134,9 +139,10 @@ func (s *store) Renew(ctx context.Context, claim lease.Claim, ttl time.Duration)
 		g.TTL += time.Until(former)
 	case s.has("renew adds"):
 		r.expires = former.Add(ttl)
-	case s.has("renew never shortens"):
+	case !s.has("renew shortens"):
 		r.expires = later(former, r.expires)
-	case s.has("renew raises the token"):
+	}
+	if s.has("renew raises the token") {
 		r.token++
 		g.Token++
 	}

@@ -70,10 +70,11 @@ var ambiguousCases = []testCase{
 		run: func(k *kit) {
 			faulty, faults := k.faulty()
 			faults.Next(OpRenew, Fault{Action: Duplicate})
-			h := k.acquire(k.name("x"), long)
+			h := k.acquire(k.name("x"), k.ttl)
 			sent := k.now()
 			g, err := faulty.Renew(k.ctx, h.claim, k.ttl)
 			if err != nil {
+				k.unlessLate(h)
 				k.Fatalf("Renew by the holder: got error %v, want nil", err)
 			}
 			k.pastEnd(k.newHeld(lease.Request{Name: k.name("x"), Owner: h.claim.Owner, TTL: k.ttl}, g, sent))

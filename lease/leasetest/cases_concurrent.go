@@ -56,11 +56,12 @@ var concurrentCases = []testCase{
 		name:        "concurrent-renewals",
 		explanation: "Renewals of one claim that run at once all succeed, and together do no more than one: the lease ends one TTL later.",
 		run: func(k *kit) {
-			h := k.acquire(k.name("x"), long)
+			h := k.acquire(k.name("x"), k.ttl)
 			errs := make([]error, 16)
-			atOnce(len(errs), func(i int) { _, errs[i] = k.backend.Renew(k.ctx, h.claim, long) })
+			atOnce(len(errs), func(i int) { _, errs[i] = k.backend.Renew(k.ctx, h.claim, k.ttl) })
 			for _, err := range errs {
 				if err != nil {
+					k.unlessLate(h)
 					k.Fatalf("Renew by the holder: got error %v, want nil", err)
 				}
 			}

@@ -116,19 +116,6 @@ var queueHandoverCases = []testCase{
 		},
 	},
 	{
-		name: "shortened-lease-hands-over",
-		explanation: "When a holder has shortened its lease and dies, the line moves on soon after the new end, not at the one that the waiters had " +
-			"learnt before.",
-		needs: queue,
-		run: func(k *kit) {
-			h := k.acquire(k.name("x"), long)
-			w := k.waits(h)
-			k.renewed(h, k.ttl)
-			k.pastEnd(h)
-			w.wantGrantedWithin(k.ttl)
-		},
-	},
-	{
 		name: "former-holder-has-no-say",
 		explanation: "After the hand-over the former holder's claim is worth nothing: it can neither renew nor free what the next one has, though it has just " +
 			"held the name and everything came from its own release.",

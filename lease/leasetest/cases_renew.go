@@ -35,18 +35,30 @@ var renewCases = []testCase{
 		},
 	},
 	{
-		name:        "renew-can-shorten",
-		explanation: "Renew sets the length, also to a shorter one than before: a holder that says when it will be done frees the name then.",
+		name: "renew-never-shortens",
+		explanation: "Renew makes a lease end no earlier than it did. Requests overtake each other: one that stood on a dying connection comes after " +
+			"a later one was confirmed, and would cut a lease that its holder trusts for longer.",
 		run: func(k *kit) {
 			h := k.acquire(k.name("x"), long)
-			k.renewed(h, k.ttl)
-			k.pastEnd(h)
-			k.wantFree(k.name("x"))
+			late := *h
+			k.renewed(&late, k.ttl)
+			k.pastEnd(&late)
+			k.wantHeld(h)
+		},
+	},
+	{
+		name:        "repeated-acquire-never-shortens",
+		explanation: "A repetition of Acquire, too, can come late, and makes a lease end no earlier than it did.",
+		run: func(k *kit) {
+			h := k.acquire(k.name("x"), long)
+			late := k.acquireAs(k.name("x"), h.claim.Owner, k.ttl)
+			k.pastEnd(late)
+			k.wantHeld(h)
 		},
 	},
 	{
 		name:        "renew-can-lengthen",
-		explanation: "Renew sets the length, also to a longer one than the lease was acquired for.",
+		explanation: "Renew can make a lease run for longer than it was acquired for.",
 		run: func(k *kit) {
 			h := k.acquire(k.name("x"), k.ttl)
 			former := *h

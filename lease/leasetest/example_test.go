@@ -93,7 +93,9 @@ func (s *mapStore) recordLocked(name string) (record, bool) {
 }
 
 func (s *mapStore) runLocked(name string, r record, ttl time.Duration) lease.Grant {
-	r.expires = time.Now().Add(ttl)
+	if end := time.Now().Add(ttl); end.After(r.expires) { // a request that comes late must not cut the lease
+		r.expires = end
+	}
 	s.records[name] = r
 	return lease.Grant{Token: r.token, TTL: ttl, ExpiresAt: r.expires}
 }
