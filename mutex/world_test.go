@@ -51,8 +51,8 @@ func inBubble(t *testing.T, f func(w *world), opts ...mutex.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(b *memory.Backend) lease.Backend { return b }, opts)
+		defer w.end() // also after a Fatal: a bubble that is left with goroutines in it panics
 		f(w)
-		w.end()
 	})
 }
 
@@ -61,8 +61,8 @@ func inPollingBubble(t *testing.T, f func(w *world), opts ...mutex.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(b *memory.Backend) lease.Backend { return leasetest.WithoutQueue(b) }, opts)
+		defer w.end() // also after a Fatal: a bubble that is left with goroutines in it panics
 		f(w)
-		w.end()
 	})
 }
 

@@ -52,7 +52,7 @@
 // know them; SCRIPT is never used. A release is never sent twice, not by the client's own retries either: the repetition
 // would be refused because the first had taken effect.
 //
-// Redis 5 and later will do. A server with access rules has to allow:
+// Redis 7.0 or later is needed (PEXPIRE with GT). A server with access rules has to allow:
 //
 //	ACL SETUSER … ~leasehold:* &leasehold:inbox:* +eval +evalsha +subscribe +unsubscribe +ping +publish +time +get +mget +set
 //	  +del +exists +pexpire +pttl +zadd +zrem +zscore +zpopmin +zrevrange +zremrangebyscore +hset +hget +hdel
