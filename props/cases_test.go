@@ -1,0 +1,109 @@
+package props
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Cases that a random walk found once, or would seldom find.
+
+// A RenewFor with a shorter length is under way for longer than its caller waits; the next renewal, for the ordinary length, overtakes it and
+// is confirmed; then the first arrives. It must not cut the record to its length, of which the handle does not know.
+func TestCase_LateShorterRenewal(t *testing.T) {
+	once(t, func(s *sim) {
+		w := s.addWorker(0, 0, 0, true, options{ttl: time.Second, every: time.Second / 3})
+		c := s.lock(w, "a", w.opts, tryWay, 0, false)
+		s.pass(250 * time.Millisecond)
+		w.link.fates = []fate{{kind: fine, there: 500 * time.Millisecond, tell: -1}}
+		s.renew(c.hold, 500*time.Millisecond, 0)
+		s.pass(time.Second)
+	})
+}
+
+// once runs one case that draws nothing.
+func once(t *testing.T, f func(*sim)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, time.Second, 1)
+		defer func() {
+			if t.Failed() {
+				t.Logf("history:\n%s", &s.hist)
+			}
+			s.teardown()
+		}()
+		f(s)
+		s.judge()
+	})
+}
+
+// A hundred waiters that poll, or handles that renew, and began at one instant do not stay in step: no millisecond has more than ten of
+// them. The same source of randomness gives the same times.
+func TestCase_NoLockStep(t *testing.T) {
+	const n = 100
+	var first [2][]time.Duration
+	for round := range 2 {
+		var polls, renews []time.Duration
+		once(t, func(s *sim) {
+			w := s.addWorker(0, 0, 7, false, options{ttl: 10 * time.Second, every: 3 * time.Second})
+			s.lock(w, "held", w.opts, tryWay, 0, true)
+			s.pass(0)
+			for range n {
+				s.lock(w, "held", w.opts, lockWay, 0, true)
+			}
+			s.pass(3 * time.Second)
+			polls = spread(t, s, opAcquire, 25*time.Millisecond)
+		})
+		once(t, func(s *sim) {
+			w := s.addWorker(0, 0, 7, false, options{ttl: 10 * time.Second, every: 3 * time.Second})
+			for i := range n + 1 {
+				s.lock(w, strconv.Itoa(i), w.opts, tryWay, 0, true)
+			}
+			s.pass(16 * time.Second)
+			renews = spread(t, s, opRenew, 0)
+		})
+		if round == 0 {
+			first = [2][]time.Duration{polls, renews}
+			continue
+		}
+		if !slices.Equal(polls, first[0]) || !slices.Equal(renews, first[1]) {
+			t.Error("the same seed gives other times")
+		}
+	}
+}
+
+// spread returns when the second to fifth requests of each call were sent, having checked that they are not in step.
+func spread(t *testing.T, s *sim, o op, least time.Duration) []time.Duration {
+	t.Helper()
+	byRank := map[int][]time.Duration{}
+	for _, c := range s.hist.calls[1:] {
+		rank := 0
+		for _, rq := range c.reqs {
+			if rq.op == o {
+				rank++
+				byRank[rank] = append(byRank[rank], rq.sent.at)
+			}
+		}
+	}
+	var all []time.Duration
+	for rank := 2; rank <= 5; rank++ {
+		times := byRank[rank]
+		slices.Sort(times)
+		all = append(all, times...)
+		buckets := map[time.Duration]int{}
+		for _, at := range times {
+			buckets[at.Truncate(time.Millisecond)]++
+		}
+		for at, n := range buckets {
+			if n > 10 {
+				t.Errorf("%s number %d: %d of %d within the millisecond from %v", o, rank, n, len(times), at)
+			}
+		}
+		if len(times) < 90 || times[len(times)-1]-times[0] < least {
+			t.Errorf("%s number %d: %d of them from %v to %v", o, rank, len(times), times[0], times[len(times)-1])
+		}
+	}
+	return all
+}
