@@ -103,7 +103,7 @@ func (c *Control) Extend(trust, expiresAt time.Time) {
 	if c.state != Held {
 		return
 	}
-	if trust.After(c.trust) {
+	if !trust.Before(c.trust) { // the same instant may come with another wall reading
 		c.trust = trust
 	}
 	if expiresAt.After(c.expiresAt) {

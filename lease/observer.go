@@ -40,7 +40,7 @@ type Observer struct {
 	Recovered func(Event)
 	// Lost: a lease was lost.
 	Lost func(Event)
-	// Released: a handle was released. The delete is sent after this.
+	// Released: a handle was released. The delete is on its way meanwhile; its outcome is what Release returns.
 	Released func(Event)
 }
 

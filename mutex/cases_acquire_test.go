@@ -30,9 +30,9 @@ func TestC01_LostReplyIsNotContention(t *testing.T) {
 		w.faults.Next(leasetest.OpAcquire, leasetest.Fault{Action: leasetest.DropReply})
 		h, err := w.locks.TryLock(w.ctx, "x")
 		if h != nil {
-			t.Fatalf("got handle %v", h)
+			w.Fatalf("got handle %v", h)
 		}
-		wantMatch(t, err, is(leasetest.ErrInjected), lease.ErrHeld)
+		wantMatch(w, err, is(leasetest.ErrInjected), lease.ErrHeld)
 		synctest.Wait()
 		w.wantFree("x")
 	})
@@ -56,7 +56,7 @@ func TestC02_AcquireExecutedTwiceIsOneHold(t *testing.T) {
 		sent := len(w.faults.Calls())
 		w.advance(3 * R)
 		if n := len(w.faults.Calls()) - sent; n != 0 {
-			t.Errorf("%d calls after the release", n)
+			w.Errorf("%d calls after the release", n)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestC03_AcquireThatTimedOutIsGivenBack(t *testing.T) {
 					got <- err
 				}()
 				w.until(time.Second)
-				wantMatch(t, <-got, is(context.DeadlineExceeded), lease.ErrHeld)
+				wantMatch(w, <-got, is(context.DeadlineExceeded), lease.ErrHeld)
 				var other *lease.Handle
 				if variant == "TakenMeanwhile" {
 					w.deleteRecord("x")
@@ -87,7 +87,7 @@ func TestC03_AcquireThatTimedOutIsGivenBack(t *testing.T) {
 				deletes := w.sent(leasetest.OpRelease, "x")
 				owner := w.sent(leasetest.OpAcquire, "x")[0].Claim.Owner
 				if len(deletes) != 1 || deletes[0].Claim.Owner != owner || deletes[0].Err != nil {
-					t.Errorf("deletes %+v, want one by %q that arrived although the caller's ctx was over", deletes, owner)
+					w.Errorf("deletes %+v, want one by %q that arrived although the caller's ctx was over", deletes, owner)
 				}
 				if other == nil {
 					w.wantFree("x")
@@ -95,7 +95,7 @@ func TestC03_AcquireThatTimedOutIsGivenBack(t *testing.T) {
 				}
 				w.wantHolder("x", other)
 				if !other.Valid() {
-					t.Error(other.Err())
+					w.Error(other.Err())
 				}
 				w.release(other)
 			})
@@ -114,8 +114,8 @@ func TestC04_AbortedWaitReturnsAnError(t *testing.T) {
 		w.stillWaiting(c)
 		w.advance(1)
 		cancel()
-		wantMatch(t, w.result(b).err, is(context.Canceled, lease.ErrHeld), context.DeadlineExceeded)
-		wantMatch(t, w.result(c).err, is(context.DeadlineExceeded, lease.ErrHeld), context.Canceled)
+		wantMatch(w, w.result(b).err, is(context.Canceled, lease.ErrHeld), context.DeadlineExceeded)
+		wantMatch(w, w.result(c).err, is(context.DeadlineExceeded, lease.ErrHeld), context.Canceled)
 		w.release(a)
 		w.wantFree("x")
 	})
@@ -139,12 +139,12 @@ func TestC04_CancelAndReleaseAtOneInstant(t *testing.T) {
 						won++
 						w.release(r.h)
 					} else {
-						wantMatch(t, r.err, is(context.Canceled), context.DeadlineExceeded)
+						wantMatch(w, r.err, is(context.Canceled), context.DeadlineExceeded)
 					}
 					synctest.Wait()
 					w.wantFree("x")
 				}
-				t.Logf("the release came first in %d of %d rounds", won, rounds)
+				w.Logf("the release came first in %d of %d rounds", won, rounds)
 			})
 		})
 	}
@@ -155,14 +155,14 @@ func TestC06_TTLs(t *testing.T) {
 		const largest = time.Duration(1<<63 - 1)
 		for _, ttl := range []time.Duration{0, -1, -time.Second, 1, 999 * time.Microsecond, lease.MinTTL - 1, lease.MaxTTL + 1, largest} {
 			_, err := mutex.New(w.store, mutex.WithTTL(ttl))
-			wantMatch(t, err, is(lease.ErrInvalid))
+			wantMatch(w, err, is(lease.ErrInvalid))
 			h, err := w.locks.TryLock(w.ctx, "x", mutex.WithTTL(ttl))
-			wantMatch(t, err, is(lease.ErrInvalid))
+			wantMatch(w, err, is(lease.ErrInvalid))
 			if h != nil {
-				t.Errorf("%v: got a handle", ttl)
+				w.Errorf("%v: got a handle", ttl)
 			}
 			h = w.lock("renewed")
-			wantMatch(t, h.RenewFor(w.ctx, ttl), is(lease.ErrInvalid))
+			wantMatch(w, h.RenewFor(w.ctx, ttl), is(lease.ErrInvalid))
 			w.release(h)
 		}
 		w.wantSent(leasetest.OpAcquire, "x", 0)
@@ -172,13 +172,13 @@ func TestC06_TTLs(t *testing.T) {
 			1999500 * time.Microsecond, lease.MaxTTL} {
 			h := w.lock("x", mutex.WithTTL(ttl))
 			if left := h.TrustedUntil().Sub(w.clk.Now()); left != trusted(ttl) || h.Remaining() != left || left <= 0 {
-				t.Errorf("%v: trusted for %v, want %v", ttl, left, trusted(ttl))
+				w.Errorf("%v: trusted for %v, want %v", ttl, left, trusted(ttl))
 			}
 			if holder, ok := w.holder("x"); !ok || holder.Remaining != ttl {
-				t.Errorf("%v: the record runs for %v", ttl, holder.Remaining)
+				w.Errorf("%v: the record runs for %v", ttl, holder.Remaining)
 			}
 			if got := h.ExpiresAt().Sub(w.clk.Now()); got != ttl {
-				t.Errorf("%v: ExpiresAt is %v from now", ttl, got)
+				w.Errorf("%v: ExpiresAt is %v from now", ttl, got)
 			}
 			w.release(h)
 		}
@@ -191,12 +191,12 @@ func TestC06_TrustCountsWhatWasGranted(t *testing.T) {
 		l := w.locker(cutting{w.store})
 		h := w.lockOn(l, "x", mutex.WithTTL(1999500*time.Microsecond))
 		if got, want := h.Remaining(), trusted(1999*time.Millisecond); got != want {
-			t.Errorf("trusted for %v, want %v", got, want)
+			w.Errorf("trusted for %v, want %v", got, want)
 		}
 		w.advance(20 * time.Second)
 		w.wantHeld(h)
 		if err := l.Close(w.ctx); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 }
@@ -222,10 +222,10 @@ func TestC07_LeaseCountsFromTheWinningAttempt(t *testing.T) {
 		w.release(a)
 		h := w.granted(b)
 		if got := h.TrustedUntil().Sub(w.start); got != 1200*time.Millisecond+trusted(ttl) {
-			t.Errorf("trusted until %v", got)
+			w.Errorf("trusted until %v", got)
 		}
 		if holder, _ := w.holder("x"); holder.Remaining != ttl {
-			t.Errorf("the record runs for %v, want %v", holder.Remaining, ttl)
+			w.Errorf("the record runs for %v, want %v", holder.Remaining, ttl)
 		}
 		renewals := len(w.sent(leasetest.OpRenew, "x")) // with the confirmation of the grant
 		w.until(1200*time.Millisecond + ttl/3 - 1)
@@ -245,7 +245,7 @@ func TestC07_LateGrantIsNotUsed(t *testing.T) {
 		h := w.granted(got)
 		w.wantHeld(h)
 		if h.TrustedUntil().Sub(w.start) > w.now()+trusted(T) {
-			t.Error("trusted beyond the lease")
+			w.Error("trusted beyond the lease")
 		}
 	})
 }
@@ -261,7 +261,7 @@ func TestC09_Helper(t *testing.T) {
 		l := w.locker(refusing{t})
 		for range ownersPerProcess {
 			_, err := l.TryLock(w.ctx, "x")
-			wantMatch(t, err, is(lease.ErrHeld))
+			wantMatch(w, err, is(lease.ErrHeld))
 		}
 	})
 }
@@ -323,7 +323,7 @@ func TestC09_OneOwnerForAllAttemptsOfACall(t *testing.T) {
 		w.granted(got)
 		for _, c := range w.sent(leasetest.OpAcquire, "x") {
 			if c.Claim.Owner != w.sent(leasetest.OpAcquire, "x")[0].Claim.Owner {
-				t.Errorf("another owner: %+v", c)
+				w.Errorf("another owner: %+v", c)
 			}
 		}
 	})
@@ -337,9 +337,9 @@ func TestC10_PermanentRefusalEndsTheWait(t *testing.T) {
 				w.faults.Next(leasetest.OpAcquire, fail(lease.Permanent(denied)))
 				w.faults.Next(leasetest.OpWait, fail(lease.Permanent(denied)))
 				r := w.result(w.waiting(w.locks, w.ctx, "x"))
-				wantMatch(t, r.err, is(lease.ErrPermanent, denied), lease.ErrHeld, context.DeadlineExceeded)
+				wantMatch(w, r.err, is(lease.ErrPermanent, denied), lease.ErrHeld, context.DeadlineExceeded)
 				if n := len(w.faults.Calls()); n != 1 {
-					t.Errorf("%d calls, want 1", n)
+					w.Errorf("%d calls, want 1", n)
 				}
 			})
 		})
@@ -358,7 +358,7 @@ func TestC11_BackendTroubleIsNotContention(t *testing.T) {
 					return leasetest.Fault{}
 				})
 				_, err := w.locks.TryLock(w.ctx, "x")
-				wantMatch(t, err, is(oom), lease.ErrHeld)
+				wantMatch(w, err, is(oom), lease.ErrHeld)
 				got := w.waiting(w.locks, w.ctx, "x", mutex.WithWait(10*time.Second), mutex.WithRand(func() float64 { return 1 }))
 				w.until(3*time.Second + P)
 				w.wantHeld(w.granted(got))

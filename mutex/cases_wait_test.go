@@ -34,14 +34,14 @@ func TestC12_WaitingCostsNothing(t *testing.T) {
 			got := w.waiting(w.locks, w.ctx, "x", mutex.WithRand(seeded(1)))
 			attempts := func() int { return len(w.sent(leasetest.OpAcquire, "x")) - 1 }
 			if n := attempts(); n > 2 {
-				t.Errorf("%d attempts with the clock stopped, want at most 2", n)
+				w.Errorf("%d attempts with the clock stopped, want at most 2", n)
 			}
 			const minute = 60
 			for range minute {
 				w.advance(time.Second)
 			}
 			if n := attempts(); n < minute || n > 3*minute {
-				t.Errorf("%d attempts in a minute, want about two a second", n)
+				w.Errorf("%d attempts in a minute, want about two a second", n)
 			}
 			w.release(a)
 			w.advance(P)
@@ -53,7 +53,7 @@ func TestC12_WaitingCostsNothing(t *testing.T) {
 			w.lock("x")
 			w.waiting(w.locks, w.ctx, "x")
 			w.advance(10 * time.Second)
-			checkGaps(t, w.sentAt(leasetest.OpAcquire, "x")[1:], mutex.MinPollGap, P)
+			checkGaps(w, w.sentAt(leasetest.OpAcquire, "x")[1:], mutex.MinPollGap, P)
 		})
 	})
 	t.Run("NeverFurtherThanMaxPollGap", func(t *testing.T) {
@@ -61,12 +61,12 @@ func TestC12_WaitingCostsNothing(t *testing.T) {
 			w.lock("x")
 			w.waiting(w.locks, w.ctx, "x", mutex.WithRand(func() float64 { return 1 }))
 			w.advance(10 * time.Second)
-			checkGaps(t, w.sentAt(leasetest.OpAcquire, "x")[1:], mutex.MinPollGap, P)
+			checkGaps(w, w.sentAt(leasetest.OpAcquire, "x")[1:], mutex.MinPollGap, P)
 		})
 	})
 }
 
-func checkGaps(t *testing.T, at []time.Duration, least, most time.Duration) {
+func checkGaps(t testing.TB, at []time.Duration, least, most time.Duration) {
 	t.Helper()
 	if len(at) < 2 {
 		t.Errorf("only %d instants", len(at))
@@ -159,12 +159,12 @@ func TestC14_CancelEndsAWaitAtOnce(t *testing.T) {
 				calls := len(w.faults.Calls())
 				cancel()
 				r := w.result(got) // no time passes
-				wantMatch(t, r.err, is(context.Canceled, lease.ErrHeld))
+				wantMatch(w, r.err, is(context.Canceled, lease.ErrHeld))
 				if n := w.timers() - timers; n != 0 {
-					t.Errorf("%d timers left", n)
+					w.Errorf("%d timers left", n)
 				}
 				if n := len(w.faults.Calls()) - calls; n != 0 {
-					t.Errorf("%d calls after the cancellation", n)
+					w.Errorf("%d calls after the cancellation", n)
 				}
 			})
 		})
@@ -177,11 +177,11 @@ func TestC14_CancelledBeforeTheCall(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(w.ctx)
 		cancel(why)
 		_, err := w.locks.Lock(ctx, "x")
-		wantMatch(t, err, is(context.Canceled, why), lease.ErrHeld)
+		wantMatch(w, err, is(context.Canceled, why), lease.ErrHeld)
 		_, err = w.locks.TryLock(ctx, "x")
-		wantMatch(t, err, is(context.Canceled, why), lease.ErrHeld)
+		wantMatch(w, err, is(context.Canceled, why), lease.ErrHeld)
 		if n := len(w.faults.Calls()); n != 0 {
-			t.Errorf("%d calls, want none", n)
+			w.Errorf("%d calls, want none", n)
 		}
 		w.wantFree("x")
 	})
@@ -195,7 +195,7 @@ func TestC15_ReleaseBetweenAttemptAndPark(t *testing.T) {
 			go func() {
 				h, err := w.locks.Lock(w.ctx, "x")
 				if err != nil {
-					t.Error(err)
+					w.Error(err)
 				}
 				got <- h
 			}()
@@ -241,7 +241,7 @@ func TestC16_WaitAndTTLAreIndependent(t *testing.T) {
 		w.until(3500*time.Millisecond - 1)
 		w.stillWaiting(c)
 		w.advance(1)
-		wantMatch(t, w.result(c).err, is(lease.ErrHeld, context.DeadlineExceeded))
+		wantMatch(w, w.result(c).err, is(lease.ErrHeld, context.DeadlineExceeded))
 		w.until(time.Minute)
 		w.stillWaiting(b)
 		w.release(a)
@@ -291,13 +291,13 @@ func TestC17_ErrorsAreToldApart(t *testing.T) {
 					got := w.waiting(w.locks, ctx, "x", c.opts...)
 					w.until(time.Second)
 					r := w.result(got)
-					wantMatch(t, r.err, c.is, append(c.not, lease.ErrInvalid, lease.ErrClosed, lease.ErrLost, lease.ErrNotOwner, lease.ErrPermanent)...)
+					wantMatch(w, r.err, c.is, append(c.not, lease.ErrInvalid, lease.ErrClosed, lease.ErrLost, lease.ErrNotOwner, lease.ErrPermanent)...)
 					var held *lease.HeldError
 					if errors.As(r.err, &held) != c.held {
-						t.Fatalf("%T, want *HeldError: %v", r.err, c.held)
+						w.Fatalf("%T, want *HeldError: %v", r.err, c.held)
 					}
 					if c.held && (held.Name != "x" || held.Holder.Label != "host-1" || held.Waited != r.at) {
-						t.Errorf("details %+v", held)
+						w.Errorf("details %+v", held)
 					}
 				})
 			})
@@ -314,7 +314,7 @@ func TestC17_LastNewsDecides(t *testing.T) {
 		w.until(5 * time.Second)
 		w.faults.Plan(failing(leasetest.OpAcquire, fail(down)))
 		w.until(10 * time.Second)
-		wantMatch(t, w.result(got).err, is(down, context.DeadlineExceeded), lease.ErrHeld)
+		wantMatch(w, w.result(got).err, is(down, context.DeadlineExceeded), lease.ErrHeld)
 	})
 }
 
@@ -332,15 +332,15 @@ func TestC18_SilentStoreEndsNoDeadline(t *testing.T) {
 			go func() { renew <- h.Renew(ctx) }()
 			w.until(200*time.Millisecond - 1)
 			if len(try) != 0 || len(renew) != 0 {
-				t.Error("returned too early")
+				w.Error("returned too early")
 			}
 			w.advance(1)
 			synctest.Wait()
-			wantMatch(t, <-try, is(context.DeadlineExceeded), lease.ErrHeld)
-			wantMatch(t, <-renew, is(context.DeadlineExceeded), lease.ErrLost)
+			wantMatch(w, <-try, is(context.DeadlineExceeded), lease.ErrHeld)
+			wantMatch(w, <-renew, is(context.DeadlineExceeded), lease.ErrLost)
 			w.wantHeld(h)
 			w.until(500 * time.Millisecond)
-			wantMatch(t, w.result(lock).err, is(context.DeadlineExceeded), lease.ErrHeld)
+			wantMatch(w, w.result(lock).err, is(context.DeadlineExceeded), lease.ErrHeld)
 			w.faults.Plan(nil)
 		})
 	}
@@ -354,7 +354,7 @@ func TestC18_TryLockIsBounded(t *testing.T) {
 		w.until(lease.CallBound(T) - 1)
 		w.stillWaiting(got)
 		w.advance(1)
-		wantMatch(t, w.result(got).err, is(context.DeadlineExceeded), lease.ErrHeld)
+		wantMatch(w, w.result(got).err, is(context.DeadlineExceeded), lease.ErrHeld)
 	})
 }
 
@@ -365,7 +365,7 @@ func TestC19_TimedOutWaiterTakesNothingLater(t *testing.T) {
 				a := w.lock("x")
 				b := w.waiting(w.locks, w.ctx, "x", mutex.WithWait(5*time.Second))
 				w.until(6 * time.Second)
-				wantMatch(t, w.result(b).err, is(lease.ErrHeld))
+				wantMatch(w, w.result(b).err, is(lease.ErrHeld))
 				w.release(a)
 				calls := len(w.faults.Calls())
 				for range 10 {
@@ -373,10 +373,10 @@ func TestC19_TimedOutWaiterTakesNothingLater(t *testing.T) {
 					w.advance(time.Minute)
 				}
 				if n := len(w.faults.Calls()) - calls; n != 0 {
-					t.Errorf("%d calls after the end", n)
+					w.Errorf("%d calls after the end", n)
 				}
 				if n := w.timers(); n != 0 {
-					t.Errorf("%d timers left", n)
+					w.Errorf("%d timers left", n)
 				}
 				w.lock("x")
 			})
@@ -436,7 +436,7 @@ func TestC22_TryAtTheEdgeOfExpiry(t *testing.T) {
 		w.lock("x", mutex.WithoutRenewal())
 		w.until(T - 1)
 		_, err := w.locks.TryLock(w.ctx, "x")
-		wantMatch(t, err, is(lease.ErrHeld))
+		wantMatch(w, err, is(lease.ErrHeld))
 		w.advance(1)
 		w.lock("x")
 	})

@@ -110,8 +110,8 @@ func (l *Locker) hold(ctx context.Context, cfg *renewal.Config, w won) (*lease.H
 	return s.Start(), nil
 }
 
-// ended forgets a lease that has ended.
-func (l *Locker) ended(s *renewal.Supervisor) {
+// forget is told that a lease has ended and nothing more is under way for it.
+func (l *Locker) forget(s *renewal.Supervisor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.held, s)
@@ -138,7 +138,7 @@ func (l *Locker) supervision(st settings) *renewal.Config {
 		Strict:   st.strict,
 		MaxHold:  st.maxHold,
 		Jitter:   st.jitter,
-		Ended:    l.ended,
+		Forget:   l.forget,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,19 @@ func supervised(l *mutex.Locker) int {
 	return reflect.ValueOf(l).Elem().FieldByName("held").Len()
 }
 
+// goroutines is how many goroutines run the library's code: actors, calls of Lock, calls to the backend.
+func (w *world) goroutines() int {
+	synctest.Wait()
+	buf := make([]byte, 1<<20)
+	n := 0
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, "leasehold/renewal.") || strings.Contains(stack, "leasehold/mutex.") || strings.Contains(stack, "internal/clockctx") {
+			n++
+		}
+	}
+	return n
+}
+
 // lock takes name, which must be free.
 func (w *world) lock(name string, opts ...mutex.Option) *lease.Handle {
 	w.Helper()
@@ -232,10 +246,16 @@ func (w *world) wantHolder(name string, h *lease.Handle) {
 // deleteRecord deletes name's record behind its holder's back.
 func (w *world) deleteRecord(name string) {
 	w.Helper()
-	for _, c := range w.faults.Calls() {
+	w.deleteRecordOf(w.faults, name)
+}
+
+// deleteRecordOf is deleteRecord for a holder that came over the network of faults.
+func (w *world) deleteRecordOf(faults *leasetest.Faults, name string) {
+	w.Helper()
+	for _, c := range faults.Calls() {
 		if c.Claim.Name == name {
 			if err := w.store.Release(w.ctx, lease.Claim{Name: name, Owner: c.Claim.Owner}); err != nil {
-				w.Fatal(err)
+				w.Error(err)
 			}
 		}
 	}

@@ -27,6 +27,10 @@
 // Everything that happens is written to a history. The invariants are named functions, in invariants_test.go: those of all states of
 // rest, checked whenever every goroutine is blocked, and those of the whole history, checked at the end of a case.
 //
+// A breach is printed with its name and the whole history. To run it again: -rapid.seed, or the file that rapid writes to
+// testdata; -rapid.steps says how many actions a case has on average, 50 unless given. Which of several goroutines that are ready runs first
+// is the scheduler's choice, so that a rare breach may need a few tries.
+//
 // # Does it bite?
 //
 // TestMutants builds the product with one known mistake at a time and expects a named invariant to find each.

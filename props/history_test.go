@@ -90,7 +90,6 @@ type hold struct {
 	counted  time.Time // the trust that trustCounted has found
 	gotLocal time.Time
 	gotTrust time.Duration // that was left then
-	gotLate  time.Duration // since the last answer before it
 
 	state   lease.State
 	endErr  error
@@ -105,9 +104,8 @@ type hold struct {
 
 // hook is an observer's call for a lease.
 type hook struct {
-	what  string
-	at    stamp
-	local time.Time
+	what string
+	at   stamp
 }
 
 // userCall is a Renew or Release by a user.
@@ -116,7 +114,6 @@ type userCall struct {
 	what             string
 	ttl              time.Duration
 	called, returned stamp
-	before           lease.State
 	over             bool
 	err              error
 }

@@ -563,7 +563,7 @@ func reasonsTrue(s *sim, h *history) error {
 			_, robbed := s.robbed[hd.key()]
 			ok = robbed || last != nil && hd.expiry <= hd.end.at
 		case lease.MaxHold:
-			ok = hd.opts.maxHold > 0 && hd.endSeen.Sub(hd.gotLocal) >= hd.opts.maxHold-hd.gotLate
+			ok = hd.opts.maxHold > 0 && hd.endSeen.Sub(hd.gotLocal) >= hd.opts.maxHold
 		case lease.Closed:
 			ok = hd.w.closeCalled
 		case lease.Abandoned:

@@ -195,7 +195,7 @@ func (m *machine) actCancel(t *rapid.T) {
 	c := rapid.SampledFrom(list).Draw(t, "call")
 	c.cancelled, c.ctxEnds = true, true
 	m.note(c.w.name, "#%d: its context is cancelled", c.id)
-	c.cancel()
+	m.start(c.cancel)
 }
 
 // actRace lets the first in the queue give up, and the holder release, at one instant.
@@ -215,7 +215,7 @@ func (m *machine) actRace(*rapid.T) {
 	c := first(hd.name)
 	c.cancelled, c.ctxEnds = true, true
 	m.note(c.w.name, "#%d: its context is cancelled", c.id)
-	c.cancel()
+	m.start(c.cancel)
 	m.burst, hd.w.link.there = 4, 0
 	m.release(hd)
 }

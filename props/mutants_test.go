@@ -345,7 +345,7 @@ func runProperties(t *testing.T, overlay, run string) (string, error) {
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	args = append(args, ".", "-rapid.checks=1500", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+	args = append(args, ".", "-rapid.checks=1500", "-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s")
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), inMutant+"=1")
 	out, err := cmd.CombinedOutput()

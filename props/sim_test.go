@@ -37,7 +37,8 @@ type sim struct {
 	workers []*worker
 	names   []string
 
-	steps int // since the last action
+	steps  int      // since the last action
+	starts []func() // what users do in the same breath, as soon as anybody is let run
 
 	mu          sync.Mutex // guards what follows, and links and inboxes
 	now         time.Duration
@@ -125,14 +126,14 @@ func (s *sim) addWorker(ppm int64, skew time.Duration, seed uint64, queues bool,
 	jitter := func() float64 {
 		mu.Lock()
 		defer mu.Unlock()
-		return rng.Float64()
-	}
-	switch { // the edges; a poller would poll all the time
-	case !queues:
-	case seed == 0:
-		jitter = func() float64 { return 0 }
-	case seed == 1:
-		jitter = func() float64 { return 1 - 1.0/(1<<53) }
+		r := rng.Float64()
+		switch { // every other is at an edge
+		case seed == 0 && rng.IntN(2) == 0:
+			return 0
+		case seed == 1 && rng.IntN(2) == 0:
+			return 1 - 1.0/(1<<53)
+		}
+		return r
 	}
 	opts := append(o.list(), mutex.WithClock(w.clk), mutex.WithRand(jitter), mutex.WithObserver(w.observer()))
 	locks, err := mutex.New(b, opts...)
@@ -170,7 +171,7 @@ func (w *worker) observer() lease.Observer {
 			defer s.mu.Unlock()
 			s.noteLocked(w.name, "observer: %s %s token %d %v %v", what, e.Name, e.Token, e.Reason, e.Err)
 			key := leaseKey{e.Name, e.Token}
-			s.hist.hooks[key] = append(s.hist.hooks[key], hook{what, s.stampLocked(), w.clk.Now()})
+			s.hist.hooks[key] = append(s.hist.hooks[key], hook{what, s.stampLocked()})
 			for _, h := range s.hist.holds {
 				if h.w == w && h.key() == key {
 					if what == "Lost" || what == "Released" {
@@ -190,6 +191,10 @@ func (w *worker) observer() lease.Observer {
 
 // settle waits until every goroutine is blocked, and looks.
 func (s *sim) settle() {
+	for _, f := range s.starts {
+		f()
+	}
+	s.starts = nil
 	synctest.Wait()
 	s.observe()
 }
@@ -341,6 +346,9 @@ const (
 	tryWay
 )
 
+// start has f called before anybody is let run. Until then nothing moves, and what everybody did can be read without a lock.
+func (s *sim) start(f func()) { s.starts = append(s.starts, f) }
+
 // lock starts a call of Lock or TryLock by w.
 func (s *sim) lock(w *worker, name string, o options, how way, wait time.Duration, lazy bool) *call {
 	o.strict = o.strict || w.opts.strict // what is set for all calls cannot be unset for one
@@ -371,10 +379,12 @@ func (s *sim) lock(w *worker, name string, o options, how way, wait time.Duratio
 		do = w.locks.TryLock
 	}
 	s.note(w.name, "%s(%s) #%d %v %v", c.kind, name, c.id, o, wait)
-	go func() {
-		h, err := do(ctx, name, opts...)
-		s.got(c, h, err)
-	}()
+	s.start(func() {
+		go func() {
+			h, err := do(ctx, name, opts...)
+			s.got(c, h, err)
+		}()
+	})
 	return c
 }
 
@@ -405,20 +415,22 @@ func (s *sim) got(c *call, h *lease.Handle, err error) {
 	}
 	s.mu.Unlock()
 	if hd != nil && release {
-		s.release(hd)
+		s.releasing(hd)()
 	}
 }
 
 // release starts a Release by hd's user.
-func (s *sim) release(hd *hold) *userCall {
+func (s *sim) release(hd *hold) { s.start(s.releasing(hd)) }
+
+func (s *sim) releasing(hd *hold) func() {
 	h := hd.h
 	return s.user(hd, "Release", 0, func() error { return h.Release(context.Background()) })
 }
 
 // renew starts a Renew or RenewFor by hd's user.
-func (s *sim) renew(hd *hold, ttl time.Duration, bound time.Duration) *userCall {
+func (s *sim) renew(hd *hold, ttl time.Duration, bound time.Duration) {
 	h, clk := hd.h, hd.w.clk
-	return s.user(hd, "Renew", ttl, func() error {
+	s.start(s.user(hd, "Renew", ttl, func() error {
 		ctx := context.Background()
 		if bound > 0 {
 			bounded, end := clockctx.WithTimeout(ctx, clk, bound)
@@ -429,25 +441,27 @@ func (s *sim) renew(hd *hold, ttl time.Duration, bound time.Duration) *userCall 
 			return h.Renew(ctx)
 		}
 		return h.RenewFor(ctx, ttl)
-	})
+	}))
 }
 
-func (s *sim) user(hd *hold, what string, ttl time.Duration, f func() error) *userCall {
+// user notes a call by hd's user, and returns what makes it.
+func (s *sim) user(hd *hold, what string, ttl time.Duration, f func() error) func() {
 	s.mu.Lock()
-	u := &userCall{hold: hd, what: what, ttl: ttl, called: s.stampLocked(), before: hd.control.State()}
+	defer s.mu.Unlock()
+	u := &userCall{hold: hd, what: what, ttl: ttl, called: s.stampLocked()}
 	s.hist.users = append(s.hist.users, u)
 	hd.busy++
 	s.noteLocked(hd.w.name, "#%d %s %v", hd.id, what, ttl)
-	s.mu.Unlock()
-	go func() {
-		err := f()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		u.err, u.over, u.returned = err, true, s.stampLocked()
-		hd.busy--
-		s.noteLocked(hd.w.name, "#%d %s: %v", hd.id, what, err)
-	}()
-	return u
+	return func() {
+		go func() {
+			err := f()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			u.err, u.over, u.returned = err, true, s.stampLocked()
+			hd.busy--
+			s.noteLocked(hd.w.name, "#%d %s: %v", hd.id, what, err)
+		}()
+	}
 }
 
 // drop forgets hd's handle and waits until the collector has noticed.
@@ -462,7 +476,6 @@ func (s *sim) drop(hd *hold) {
 	at := s.stamp()
 	hd.dropped = &at
 	s.note(hd.w.name, "#%d drops its handle", hd.id)
-	synctest.Wait()
 	// Cleanups run outside the bubble, so this does not wait on anything that the bubble counts.
 	for range 100 {
 		runtime.GC()
@@ -502,14 +515,16 @@ func (s *sim) close(w *worker) {
 	w.closeCalled = true
 	s.noteLocked(w.name, "Close")
 	s.mu.Unlock()
-	go func() {
-		err := w.locks.Close(context.Background())
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		at := s.stampLocked()
-		w.closed, w.closeErr = &at, err
-		s.noteLocked(w.name, "Close: %v", err)
-	}()
+	s.start(func() {
+		go func() {
+			err := w.locks.Close(context.Background())
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			at := s.stampLocked()
+			w.closed, w.closeErr = &at, err
+			s.noteLocked(w.name, "Close: %v", err)
+		}()
+	})
 }
 
 // callOfLocked finds the call that rq belongs to. The label of a request is the id of its call.

@@ -32,15 +32,19 @@ func (s *Supervisor) call(sent time.Time, ttl, bound time.Duration) {
 	ctx, cancel := clockctx.WithTimeout(s.Values(), s.cfg.Clock, bound)
 	if !s.calls.begin(cancel) {
 		cancel()
+		s.forget()
 		return
 	}
 	grant, err := s.cfg.Backend.Renew(ctx, s.claim(), ttl)
 	s.calls.hungUp()
 	cancel()
-	taken := s.post(command{kind: answered, back: &reply{sent, ttl, grant, err}})
-	if !taken && err == nil && s.State() == lease.Lost {
+	if s.post(command{kind: answered, back: &reply{sent, ttl, grant, err}}) {
+		return
+	}
+	if err == nil && s.State() == lease.Lost {
 		_ = s.delete(s.Values())
 	}
+	s.forget()
 }
 
 // release sends one compare-and-delete. Its bound is its own: a release on a dead context is how locks leak.

@@ -11,6 +11,7 @@ import (
 // would otherwise be full of.
 type plan struct {
 	ttl     time.Duration // length of the lease that is asked for
+	granted time.Duration // and that was last granted: less after a hand-over
 	every   time.Duration // time from one renewal to the next; 0: only when asked
 	trust   time.Time     // the lease is lost from here on
 	maxHold time.Time     // and from here on, unless zero
@@ -79,15 +80,12 @@ func (p *plan) suspect(now time.Time) bool {
 // confirmed notes that a renewal for ttl, sent at sent, got granted, which may be less. No renewal makes a lease end earlier than
 // it did, so neither does the trust. jitter is from 0 to 1.
 func (p *plan) confirmed(sent time.Time, ttl, granted time.Duration, jitter float64) {
-	if p.every != 0 && ttl != p.ttl {
-		p.every = scale(p.every, ttl, p.ttl)
-	}
-	p.ttl, p.busy, p.failing = ttl, false, false
-	if trust := lease.TrustEnd(sent, granted); trust.After(p.trust) {
-		p.trust = trust
-	}
-	interval := scale(p.every, granted, p.ttl)
-	p.due = sent.Add(interval - time.Duration(jitter*float64(interval)/10)) // up to 10 % early, never late
+	p.every = interval(p.every, ttl, p.ttl)
+	p.ttl, p.granted, p.busy, p.failing = ttl, granted, false, false
+	trusted := max(lease.TrustEnd(sent, granted).Sub(sent), p.trust.Sub(sent))
+	p.trust = sent.Add(trusted) // counted from sent even if it stays the same: its wall reading is what suspect looks at
+	in := interval(p.every, granted, p.ttl)
+	p.due = sent.Add(in - time.Duration(jitter*float64(in)/10)) // up to 10 % early, never late
 }
 
 // unconfirmed notes that the outcome of a renewal is unknown at now. jitter is from 0 to 1.
@@ -101,16 +99,27 @@ func (p *plan) unconfirmed(now time.Time, jitter float64) {
 func (p *plan) retryGap(left time.Duration, jitter float64) time.Duration {
 	gap := left / 8
 	gap -= time.Duration(jitter * float64(gap) / 4)
-	return max(gap, minGap(p.ttl))
+	return max(gap, minGap(p.granted))
 }
 
-// minGap is the least time between an unconfirmed renewal and the next: 1 % of the TTL, at least 1 ms.
-func minGap(ttl time.Duration) time.Duration { return max(ttl/100, time.Millisecond) }
+// minGap is the least time between an unconfirmed renewal and the next: 1 % of what the lease was last granted for.
+func minGap(granted time.Duration) time.Duration { return granted / 100 }
 
 // callBound is how long one renewal may take: a third of the trust that is left, so that two more fit when it hangs, and no
 // longer than lease.CallBound.
 func (p *plan) callBound(now time.Time) time.Duration {
 	return min(lease.CallBound(p.ttl), p.trust.Sub(now)/3)
+}
+
+// minEvery is the shortest interval between renewals, the same that the options allow.
+const minEvery = time.Millisecond
+
+// interval returns the renewal interval that is to every as num is to den, and at least minEvery; 0, which is none, stays 0.
+func interval(every, num, den time.Duration) time.Duration {
+	if every == 0 {
+		return 0
+	}
+	return max(minEvery, scale(every, num, den))
 }
 
 // scale returns d × num / den without overflow. It is exact enough for intervals: a double has 53 bits.

@@ -31,8 +31,9 @@ type Config struct {
 	MaxHold time.Duration
 	// Jitter returns a random number from 0 to 1. It is called from many goroutines. Required.
 	Jitter func() float64
-	// Ended, if not nil, is called once on the actor's goroutine when the lease is about to end. It must not block.
-	Ended func(*Supervisor)
+	// Forget, if not nil, is called once, when the lease ends and no renewal is in flight or to be given back any more: from then
+	// on only Release and Close send anything for it. It must not block.
+	Forget func(*Supervisor)
 }
 
 // Supervisor looks after one lease. All exported methods are safe for concurrent use.
@@ -228,9 +229,11 @@ func (s *Supervisor) send(now time.Time) {
 
 // take acts on a reply and reports whether the lease ended by it.
 func (s *Supervisor) take(r *reply) bool {
-	switch {
-	case r.err == nil:
+	if r.err == nil {
 		return s.confirm(r)
+	}
+	s.plan.busy = false
+	switch {
 	case errors.Is(r.err, lease.ErrNotOwner):
 		s.end(lease.Lost, refusal(r.err), r.err)
 		return true
@@ -253,8 +256,10 @@ func (s *Supervisor) confirm(r *reply) bool {
 		act = s.plan.next(now)
 	}
 	if act.verb == lose {
+		s.plan.busy = true // until its success has been given back
 		s.end(lease.Lost, act.reason, s.lastErr)
 		_ = s.delete(s.Values())
+		s.forget()
 		return true
 	}
 	s.lastErr = nil
@@ -310,8 +315,8 @@ func (s *Supervisor) end(state lease.State, reason lease.Reason, cause error) {
 		s.bell.Stop()
 	}
 	s.calls.hangUp()
-	if s.cfg.Ended != nil {
-		s.cfg.Ended(s)
+	if !s.plan.busy { // otherwise the call does it
+		s.forget()
 	}
 	s.End(state, err)
 	s.answer(err)
@@ -327,6 +332,13 @@ func (s *Supervisor) end(state lease.State, reason lease.Reason, cause error) {
 	}
 	e.Reason, e.Err = reason, err
 	lease.Notify(s.cfg.Observer.Lost, e)
+}
+
+// forget lets the Locker forget the lease.
+func (s *Supervisor) forget() {
+	if s.cfg.Forget != nil {
+		s.cfg.Forget(s)
+	}
 }
 
 // answer tells those who wait for the call in flight.
