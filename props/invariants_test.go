@@ -423,7 +423,7 @@ func contextEnded(err error) bool {
 }
 
 // Renewals that nobody asked for keep their distance: after one that was confirmed the interval, less up to 10 % of it; after one that
-// was not, 1 % of the TTL and at least 1 ms. However long the worker was paused, there is one renewal and no burst.
+// was not, 1 % of what the lease was granted for. However long the worker was paused, there is one renewal and no burst.
 func pacing(_ *sim, h *history) error {
 	for _, hd := range h.holds {
 		ttl := hd.opts.ttl
@@ -437,7 +437,7 @@ func pacing(_ *sim, h *history) error {
 			if asked(h, hd, p, rq) || p == nil || !p.over {
 				continue
 			}
-			from, least := p.backLocal, max(ttl/100, time.Millisecond)
+			from, least := p.backLocal, lease.ClaimTTL(ttl)/100
 			if p.err == nil {
 				from, least = p.local, interval(hd, ttl)*9/10-time.Microsecond
 			}
@@ -449,9 +449,9 @@ func pacing(_ *sim, h *history) error {
 	return nil
 }
 
-// interval is the time from one renewal to the next of a lease that was prolonged to ttl.
+// interval is the time from one renewal to the next of a lease that was prolonged to ttl, at least 1 ms.
 func interval(hd *hold, ttl time.Duration) time.Duration {
-	return time.Duration(float64(hd.opts.every) * float64(ttl) / float64(hd.opts.ttl))
+	return max(time.Millisecond, time.Duration(float64(hd.opts.every)*float64(ttl)/float64(hd.opts.ttl)))
 }
 
 // A confirmed renewal is followed by another within the interval, unless the worker is paused then.
@@ -486,11 +486,10 @@ func renewedOnTime(s *sim, h *history) error {
 	return nil
 }
 
-// At least three renewals fit between the last confirmation and the end of trust, if the worker is not paused. Very short leases are left out: the least
-// gap of 1 ms and the margin of 2 ms are too much of them.
+// At least three renewals fit between the last confirmation and the end of trust, if the worker is not paused.
 func threeTries(_ *sim, h *history) error {
 	for _, hd := range h.holds {
-		if hd.reason != lease.Expired || hd.opts.noRenewal || hd.opts.strict || hd.opts.ttl < 100*time.Millisecond || len(hd.w.pauses) > 0 {
+		if hd.reason != lease.Expired || hd.opts.noRenewal || hd.opts.strict || len(hd.w.pauses) > 0 {
 			continue
 		}
 		n, ordinary := 0, true
@@ -503,7 +502,7 @@ func threeTries(_ *sim, h *history) error {
 				n = 0
 			}
 		}
-		if ordinary && n < 3 && hd.trust.Sub(hd.gotLocal) > hd.opts.ttl*9/10 {
+		if ordinary && n < 3 && hd.trust.Sub(hd.gotLocal) > (hd.opts.ttl-lease.Margin(hd.opts.ttl))*9/10 {
 			return fmt.Errorf("#%d was lost after %d tries", hd.id, n)
 		}
 	}

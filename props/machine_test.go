@@ -509,8 +509,8 @@ func (m *machine) shutdown() {
 	}
 }
 
-// nothingRuns checks that closed Lockers have no handle, no call and no timer. Two things they may leave behind: a renewal that does not
-// listen to its context, and the delete that gives back a lease whose renewal came too late. Both end by themselves.
+// nothingRuns checks that closed Lockers have no handle, no call and no timer. A renewal that does not listen to its context is the one
+// thing that they may leave behind, with the delete that gives back what it brings.
 func (m *machine) nothingRuns(when string) {
 	s := m.sim
 	for _, c := range s.hist.calls {
@@ -532,7 +532,7 @@ func (m *machine) nothingRuns(when string) {
 	for _, rq := range s.hist.reqs {
 		switch {
 		case rq.over:
-		case rq.fate.kind == deaf, rq.op == opRelease && rq.state == lease.Lost:
+		case rq.fate.kind == deaf, rq.op == opRelease && rq.call.deaf():
 			behind++
 		default:
 			s.fail("NothingLeft", "r%d %s of #%d is still under way %s", rq.id, rq.op, rq.callID(), when)
@@ -563,3 +563,8 @@ func (w *worker) GoString() string { return w.name }
 func (h *hold) GoString() string { return fmt.Sprintf("#%d", h.id) }
 
 func (c *call) GoString() string { return fmt.Sprintf("#%d", c.id) }
+
+// deaf reports whether a renewal of c did not listen to its context.
+func (c *call) deaf() bool {
+	return slices.ContainsFunc(c.reqs, func(rq *request) bool { return rq.fate.kind == deaf })
+}

@@ -54,6 +54,16 @@ func (s *Supervisor) release(ctx context.Context) error {
 	return s.cfg.Backend.Release(ctx, s.claim())
 }
 
+// land waits for the delete that is under way, if there is one.
+func (c *callState) land() {
+	c.mu.Lock()
+	f := c.flight
+	c.mu.Unlock()
+	if f != nil {
+		<-f.done
+	}
+}
+
 // begin notes how to hang up the renewal that is about to be sent, unless the lease has ended.
 func (c *callState) begin(cancel context.CancelFunc) bool {
 	c.mu.Lock()

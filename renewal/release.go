@@ -30,7 +30,11 @@ func (s *Supervisor) Release(ctx context.Context) error {
 // delete, if its outcome is unknown: whoever worked under the lease is told by the handle.
 func (s *Supervisor) Close(ctx context.Context) error {
 	s.stop(shut)
-	if !s.mayHaveRecord() {
+	switch {
+	case s.State() == lease.Released: // by its holder, who is told the outcome and may try again
+		s.calls.land()
+		return nil
+	case !s.mayHaveRecord():
 		return nil
 	}
 	if err := s.delete(ctx); err != nil && !errors.Is(err, lease.ErrNotOwner) {
