@@ -142,6 +142,9 @@ func (h *Handle) RenewFor(ctx context.Context, ttl time.Duration) error {
 }
 
 func (h *Handle) renew(ctx context.Context, ttl time.Duration) error {
+	if ctx == nil {
+		return &OptionError{Option: "ctx", Value: nil, Problem: "must not be nil"}
+	}
 	if err := ctxerr.Of(ctx); err != nil {
 		return err
 	}
@@ -166,6 +169,9 @@ func (h *Handle) renew(ctx context.Context, ttl time.Duration) error {
 func (h *Handle) Release(ctx context.Context) error {
 	if h == nil {
 		return nil
+	}
+	if ctx == nil {
+		ctx = context.Background() // a release must not fail for the want of values
 	}
 	defer runtime.KeepAlive(h)
 	return h.c.sup.Release(ctx)

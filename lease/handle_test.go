@@ -25,7 +25,7 @@ func TestHandle_Held(t *testing.T) {
 	if !h.TrustedUntil().Equal(clk.Now().Add(length)) || !h.ExpiresAt().Equal(clk.Now().Add(length)) {
 		t.Errorf("trusted until %v, expires at %v", h.TrustedUntil(), h.ExpiresAt())
 	}
-	if isClosed(h.Lost()) || isClosed(h.Done()) || h.Lost() != h.Lost() || h.Done() != h.Done() {
+	if lost, done := h.Lost(), h.Done(); isClosed(lost) || isClosed(done) || h.Lost() != lost || h.Done() != done {
 		t.Error("want the same open channels each time")
 	}
 	if ctx := h.Context(); ctx.Err() != nil || ctx.Value(key{}) != "value" || lease.FromContext(ctx) != h {
@@ -63,6 +63,7 @@ func TestHandle_ValidEndsWithTheTrust(t *testing.T) {
 // All that C78 asks of a handle that never was.
 func TestC78_NilHandle(t *testing.T) {
 	var h *lease.Handle
+	var noCtx context.Context
 	ctx := context.Background()
 	if h.Name() != "" || h.Token() != 0 || h.State() != 0 || h.State().String() != "none" || h.Valid() || h.Remaining() != 0 {
 		t.Error("a nil handle claims something")
@@ -84,7 +85,7 @@ func TestC78_NilHandle(t *testing.T) {
 	if err := h.RenewFor(ctx, 1); !errors.Is(err, lease.ErrInvalid) {
 		t.Errorf("RenewFor out of bounds: %v", err)
 	}
-	if err := errors.Join(h.Release(ctx), h.Release(nil), h.Close()); err != nil { //nolint:staticcheck
+	if err := errors.Join(h.Release(ctx), h.Release(noCtx), h.Close()); err != nil {
 		t.Errorf("Release and Close: %v, want nil", err)
 	}
 	if got := lease.FromContext(ctx); got != nil || got.Valid() {
@@ -94,9 +95,10 @@ func TestC78_NilHandle(t *testing.T) {
 
 func TestFromContext_Innermost(t *testing.T) {
 	clk := clock.NewMock()
+	type key struct{}
 	_, outer := newHandle(context.Background(), clk)
 	_, inner := newHandle(outer.Context(), clk)
-	derived, cancel := context.WithTimeout(context.WithValue(inner.Context(), "k", 1), time.Hour) //nolint:staticcheck
+	derived, cancel := context.WithTimeout(context.WithValue(inner.Context(), key{}, 1), time.Hour)
 	defer cancel()
 	if lease.FromContext(derived) != inner || lease.FromContext(outer.Context()) != outer || lease.FromContext(context.WithoutCancel(derived)) != inner {
 		t.Error("not the innermost handle")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -250,16 +251,15 @@ func TestC07_LateGrantIsNotUsed(t *testing.T) {
 	})
 }
 
-const ownersPerProcess = 10_000
-
-// The helper process of TestC09 prints the owner ids of its locks.
+// The helper process of TestC09 prints the owner ids of as many locks as it is told.
 func TestC09_Helper(t *testing.T) {
-	if os.Getenv("LEASEHOLD_C09") == "" {
+	n, err := strconv.Atoi(os.Getenv("LEASEHOLD_C09"))
+	if err != nil {
 		t.Skip("runs in processes of TestC09")
 	}
 	inBubble(t, func(w *world) {
 		l := w.locker(refusing{t})
-		for range ownersPerProcess {
+		for range n {
 			_, err := l.TryLock(w.ctx, "x")
 			wantMatch(w, err, is(lease.ErrHeld))
 		}
@@ -286,11 +286,12 @@ func TestC09_OwnersAreDistinct(t *testing.T) {
 		t.Skip(err)
 	}
 	const processes = 8
+	each := rounds(10_000)
 	var outputs [processes]bytes.Buffer
 	var cmds [processes]*exec.Cmd
 	for i := range cmds {
 		cmds[i] = exec.CommandContext(t.Context(), exe, "-test.run=^TestC09_Helper$")
-		cmds[i].Env = append(os.Environ(), "LEASEHOLD_C09=1")
+		cmds[i].Env = append(os.Environ(), "LEASEHOLD_C09="+strconv.Itoa(each))
 		cmds[i].Stdout = &outputs[i]
 		if err := cmds[i].Start(); err != nil {
 			t.Fatal(err)
@@ -310,8 +311,8 @@ func TestC09_OwnersAreDistinct(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != processes*ownersPerProcess {
-		t.Errorf("%d distinct owners, want %d", len(seen), processes*ownersPerProcess)
+	if len(seen) != processes*each {
+		t.Errorf("%d distinct owners, want %d", len(seen), processes*each)
 	}
 }
 

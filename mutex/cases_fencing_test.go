@@ -17,10 +17,7 @@ import (
 func TestC52_TokensOrderTheHolders(t *testing.T) {
 	inBubble(t, func(w *world) {
 		const ttl = time.Second
-		acquires := 10_000
-		if testing.Short() {
-			acquires = 1000
-		}
+		acquires := rounds(10_000)
 		rnd := rand.New(rand.NewPCG(52, 0))
 		clients := []*mutex.Locker{w.locker(w.store), w.locker(w.store), w.locker(w.store)}
 		last := make(map[string]lease.Token)
@@ -151,10 +148,7 @@ func TestC54_StorageChecksTheToken(t *testing.T) {
 // test would prove nothing.
 func TestC55_PausedHolders(t *testing.T) {
 	const ttl = 10 * time.Second
-	writes := 10_000
-	if testing.Short() {
-		writes = 1000
-	}
+	writes := rounds(10_000)
 	run := func(t *testing.T, fenced bool) *register {
 		r := &register{fenced: fenced}
 		inBubble(t, func(w *world) {

@@ -90,11 +90,7 @@ func TestC73_NothingOutlivesALock(t *testing.T) {
 	} {
 		for store, run := range map[string]func(*testing.T, func(*world), ...mutex.Option){"Queue": inBubble, "Poll": inPollingBubble} {
 			t.Run(name+store, func(t *testing.T) {
-				n := 1000
-				if testing.Short() {
-					n = 100
-				}
-				for range n / 100 {
+				for range rounds(1000) / 100 {
 					run(t, func(w *world) {
 						for range 100 {
 							path(w)
@@ -117,7 +113,7 @@ func TestC74_NamesLeaveNothingBehind(t *testing.T) {
 	case testing.Short():
 		t.Skip("takes seconds")
 	case raceEnabled:
-		names = 50_000
+		names = 20_000
 	}
 	b := memory.New()
 	l, err := mutex.New(b)
@@ -161,10 +157,7 @@ func TestC74_NamesLeaveNothingBehind(t *testing.T) {
 
 func TestC74_ManyUsersOfFewNames(t *testing.T) {
 	inBubble(t, func(w *world) {
-		users := 10_000
-		if testing.Short() || raceEnabled {
-			users = 2000
-		}
+		users := rounds(10_000)
 		l := w.locker(w.store)
 		var all sync.WaitGroup
 		var inside [10]atomic.Int32
@@ -303,6 +296,7 @@ func TestC76_DroppedHandle(t *testing.T) {
 }
 
 func TestC76_ContextKeepsTheHandle(t *testing.T) {
+	type key struct{}
 	for name, keep := range map[string]func(*lease.Handle) any{
 		"Context": func(h *lease.Handle) any { return h.Context() },
 		"Derived": func(h *lease.Handle) any {
@@ -310,7 +304,7 @@ func TestC76_ContextKeepsTheHandle(t *testing.T) {
 			_ = cancel
 			return ctx
 		},
-		"Value": func(h *lease.Handle) any { return context.WithValue(h.Context(), "key", "value") }, //nolint:staticcheck
+		"Value": func(h *lease.Handle) any { return context.WithValue(h.Context(), key{}, "value") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := collectWarnings(t)
@@ -375,7 +369,7 @@ func TestC77_CancelledWaitersLeaveNothing(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			waiters := 10_000
 			if raceEnabled || testing.Short() || store == "Poll" {
-				waiters = 500
+				waiters = 300
 			}
 			const names = 100
 			run(t, func(w *world) {

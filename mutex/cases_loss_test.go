@@ -139,19 +139,13 @@ func TestC39_WokeUpAfterTheEnd(t *testing.T) {
 	}
 }
 
-const rounds = 10_000
-
 // Everything that can end a handle, at the same moment.
 func TestC41_OneEndInEveryRace(t *testing.T) {
 	for name, opts := range map[string][]mutex.Option{"Patient": nil, "Strict": {mutex.WithStrictRenewal()}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
-				n := rounds / 2
-				if testing.Short() {
-					n = 500
-				}
 				ends := make(map[string]int)
-				for range n {
+				for range 5000 { // of 10,000: the race detector is what this is for
 					var mu sync.Mutex
 					told := make(map[string]int) // by observers
 					note := func(e lease.Event) { mu.Lock(); told[e.Reason.String()]++; mu.Unlock() }
@@ -213,11 +207,7 @@ func checkOneEnd(t testing.TB, h *lease.Handle, releases []error) {
 
 func TestC42_SignalsAgree(t *testing.T) {
 	inBubble(t, func(w *world) {
-		n := rounds
-		if testing.Short() {
-			n = 1000
-		}
-		for i := range n / 100 {
+		for i := range rounds(10_000) / 100 {
 			var all sync.WaitGroup
 			check := func(h *lease.Handle) {
 				if !isClosed(h.Lost()) || !isClosed(h.Done()) || h.State() != lease.Lost || h.Context().Err() == nil ||
@@ -349,6 +339,7 @@ func TestC44_WorkerIDsNeverComeOutTwice(t *testing.T) {
 			for _, f := range nets {
 				f.Close()
 			}
+			grants := 0
 			for slot, list := range issued {
 				owners := make(map[lease.Token]int)
 				for i, is := range list {
@@ -360,9 +351,10 @@ func TestC44_WorkerIDsNeverComeOutTwice(t *testing.T) {
 					}
 					owners[is.token] = is.worker
 				}
-				if len(owners) < 3 {
-					w.Errorf("seed %d: slot %d was leased %d times only", seed, slot, len(owners))
-				}
+				grants += len(owners)
+			}
+			if grants < 2*slots {
+				w.Errorf("seed %d: %d leases only: the cuts prove nothing", seed, grants)
 			}
 		})
 	}

@@ -31,6 +31,7 @@ func TestC78_DeferBeforeTheCheck(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.lock("x")
 		h, err := w.locks.TryLock(w.ctx, "x")
+		//lint:ignore SA5001 what the case is about
 		defer h.Close()
 		wantMatch(w, err, is(lease.ErrHeld))
 		if h != nil || !isClosed(h.Lost()) || h.Valid() {
@@ -182,7 +183,7 @@ func TestNew_Violations(t *testing.T) {
 func TestLock_JoinsAllViolations(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for _, call := range []func(context.Context, string, ...mutex.Option) (*lease.Handle, error){w.locks.Lock, w.locks.TryLock} {
-			h, err := call(nil, "", mutex.WithTTL(-1), nil) //nolint:staticcheck
+			h, err := call(nil, "", mutex.WithTTL(-1), nil)
 			if got := fmt.Sprint(optionErrors(err)); h != nil || got != "[name ctx WithTTL option]" {
 				w.Errorf("got %v and errors about %v", h, got)
 			}

@@ -358,11 +358,7 @@ func TestC51_CloseTakesOneBoundNotFifty(t *testing.T) {
 // A call of Lock that wins while Close runs is given back, or lost as closed: nothing stays.
 func TestC51_CloseRacesLock(t *testing.T) {
 	inBubble(t, func(w *world) {
-		n := 2000
-		if testing.Short() {
-			n = 200
-		}
-		for range n {
+		for range rounds(5000) {
 			l := w.locker(w.net)
 			var all sync.WaitGroup
 			for i := range 3 {

@@ -384,8 +384,8 @@ func TestC19_TimedOutWaiterTakesNothingLater(t *testing.T) {
 	}
 }
 
-// takeOver lets a holder with ttl die right after a renewal, and checks that a waiter gets the lease after ttl, at most late later.
-func takeOver(w *world, ttl, late time.Duration, opts ...mutex.Option) {
+// takeOver lets a holder with ttl die after it has held for about hold, right after a renewal, and checks that a waiter gets the lease after ttl, at most late later.
+func takeOver(w *world, ttl, hold, late time.Duration, opts ...mutex.Option) {
 	w.Helper()
 	a := w.lock("x", mutex.WithTTL(ttl))
 	other := w.locker(w.store)
@@ -393,7 +393,7 @@ func takeOver(w *world, ttl, late time.Duration, opts ...mutex.Option) {
 		other = w.locker(leasetest.WithoutQueue(w.store))
 	}
 	b := w.waiting(other, w.ctx, "x", opts...)
-	w.until(10 * time.Minute)
+	w.until(hold)
 	w.stillWaiting(b)
 	renewed := w.sentAt(leasetest.OpRenew, "x")
 	last := renewed[len(renewed)-1]
@@ -413,20 +413,20 @@ func takeOver(w *world, ttl, late time.Duration, opts ...mutex.Option) {
 }
 
 func TestC20_TakeOverAfterACrash(t *testing.T) {
-	t.Run("Queue", func(t *testing.T) { inBubble(t, func(w *world) { takeOver(w, T, 0) }) })
+	t.Run("Queue", func(t *testing.T) { inBubble(t, func(w *world) { takeOver(w, T, 2*time.Minute, 0) }) })
 	for _, jitter := range []float64{0, 0.5, 1} {
 		t.Run(fmt.Sprint("Poll", jitter), func(t *testing.T) {
-			inBubble(t, func(w *world) { takeOver(w, T, P, mutex.WithRand(func() float64 { return jitter })) })
+			inBubble(t, func(w *world) { takeOver(w, T, 2*time.Minute, P, mutex.WithRand(func() float64 { return jitter })) })
 		})
 	}
 }
 
 func TestC21_WaiterGoesByTheHoldersTTL(t *testing.T) {
 	short := mutex.WithTTL(time.Second)
-	t.Run("Queue", func(t *testing.T) { inBubble(t, func(w *world) { takeOver(w, time.Minute, 0, short) }) })
+	t.Run("Queue", func(t *testing.T) { inBubble(t, func(w *world) { takeOver(w, time.Minute, 10*time.Minute, 0, short) }) })
 	t.Run("Poll", func(t *testing.T) {
 		inBubble(t, func(w *world) {
-			takeOver(w, time.Minute, P, short, mutex.WithRand(func() float64 { return 1 }))
+			takeOver(w, time.Minute, 10*time.Minute, P, short, mutex.WithRand(func() float64 { return 1 }))
 		})
 	})
 }

@@ -119,9 +119,10 @@ func TestDo_LockerIsClosed(t *testing.T) {
 func TestDo_Invalid(t *testing.T) {
 	inBubble(t, func(w *world) {
 		wantMatch(w, w.locks.Do(w.ctx, "x", nil), is(lease.ErrInvalid))
+		var noCtx context.Context
 		called := func(context.Context, *lease.Handle) error { w.Error("fn was called"); return nil }
 		wantMatch(w, w.locks.Do(w.ctx, "", called), is(lease.ErrInvalid))
-		wantMatch(w, w.locks.Do(nil, "x", called), is(lease.ErrInvalid)) //nolint:staticcheck
+		wantMatch(w, w.locks.Do(noCtx, "x", called), is(lease.ErrInvalid))
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
 		wantMatch(w, w.locks.Do(ctx, "x", called), is(context.Canceled))

@@ -61,6 +61,9 @@ func New(backend lease.Backend, opts ...Option) (*Locker, error) {
 // shutdown is when contexts are dead. The error joins those of the deletes whose outcome is unknown, each naming its lease,
 // which then runs out with its TTL. Close may be called again: it waits and returns the same.
 func (l *Locker) Close(ctx context.Context) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	l.mu.Lock()
 	first := !l.shut
 	l.shut = true

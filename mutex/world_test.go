@@ -104,6 +104,17 @@ func (w *world) locker(b lease.Backend, opts ...mutex.Option) *mutex.Locker {
 
 func zero() float64 { return 0 }
 
+// rounds is how often a test repeats what a case asks for n times: fewer where that is slow.
+func rounds(n int) int {
+	switch {
+	case testing.Short():
+		return n / 10
+	case raceEnabled:
+		return n / 5
+	}
+	return n
+}
+
 // advance lets everybody settle, then moves the clock of all.
 func (w *world) advance(d time.Duration) {
 	synctest.Wait()

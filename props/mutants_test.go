@@ -79,14 +79,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "renewals keep a fixed cadence, and make up for missed ones", dir: "renewal",
-		old:      "p.due = sent.Add(interval - ",
-		new:      "if d := p.due.Add(interval * 9 / 10); !p.due.IsZero() && d.Before(sent) {\n\t\tp.due = d\n\t\treturn\n\t}\n\tp.due = sent.Add(interval - ",
+		old:      "p.due = sent.Add(in - ",
+		new:      "if d := p.due.Add(in * 9 / 10); !p.due.IsZero() && d.Before(sent) {\n\t\tp.due = d\n\t\treturn\n\t}\n\tp.due = sent.Add(in - ",
 		property: "Pauses",
 		caught:   []string{"Pacing"},
 	},
 	{
 		name: "no distance between retries", dir: "renewal",
-		old:      "return max(gap, minGap(p.ttl))",
+		old:      "return max(gap, minGap(p.granted))",
 		new:      "return time.Nanosecond",
 		property: "Network",
 		caught:   []string{"Pacing"},
@@ -171,8 +171,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "renewals may be late", dir: "renewal",
-		old:      "p.due = sent.Add(interval - ",
-		new:      "p.due = sent.Add(interval + ",
+		old:      "p.due = sent.Add(in - ",
+		new:      "p.due = sent.Add(in + ",
 		property: "Calm",
 		caught:   []string{"RenewedOnTime"},
 	},

@@ -71,7 +71,11 @@ func (b *Backend) Acquire(ctx context.Context, req lease.Request) (lease.Grant, 
 	}
 	ttl := req.TTL.Milliseconds()
 	k := b.keysOf(req.Name)
-	reply, err := b.ops.do(ctx, &op{script: acquireScript, args: acquireScript.args(&k, req.Owner, req.Label, ttl, ttl+retention.Milliseconds())}, callBound(req.TTL))
+	reply, err := b.ops.do(ctx, &op{
+		script: acquireScript,
+		args:   acquireScript.args(&k, req.Owner, req.Label, ttl, ttl+retention.Milliseconds()),
+		who:    claimant{k.record, req.Owner},
+	}, callBound(req.TTL))
 	if err != nil {
 		return lease.Grant{}, wrap("acquire", req.Name, err)
 	}
@@ -108,7 +112,7 @@ func (b *Backend) Renew(ctx context.Context, claim lease.Claim, ttl time.Duratio
 }
 
 // Release ends the lease, if it is claim's, and hands it to the next in the queue; with a zero token it withdraws an owner whose
-// attempt ended unknown. It blocks until the reply, the end of ctx, or 5 s. The request is sent once and never repeated, not by the client
+// attempt ended unknown, after that attempt's request has come back or half of the time is over. It blocks until the reply, the end of ctx, or 5 s. The request is sent once and never repeated, not by the client
 // either: lease.ErrMissing and lease.ErrTaken can be believed. After any other error the lease may have ended or not.
 func (b *Backend) Release(ctx context.Context, claim lease.Claim) error {
 	if err := (lease.Request{Name: claim.Name, Owner: claim.Owner, TTL: lease.MinTTL}).Validate(); err != nil {
@@ -119,6 +123,7 @@ func (b *Backend) Release(ctx context.Context, claim lease.Claim) error {
 	if claim.Token == 0 {
 		o.script = withdrawScript
 		o.args = o.script.args(&k, claim.Owner, b.inboxID)
+		b.ops.settled(ctx, claimant{k.record, claim.Owner}, maxCallBound)
 	} else {
 		o.args = o.script.args(&k, head(claim), claim.Token.String(), b.inboxID)
 	}

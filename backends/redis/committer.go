@@ -43,7 +43,12 @@ type committer struct {
 	pending  []*op
 	busy     int  // lanes taken
 	watching bool // a timer will look whether an operation waits too long; true whenever one had to wait
+	strays   map[claimant]*op
 }
+
+// claimant is who gets something if an operation takes effect. While one whose caller has gone is under way, it is a stray: see
+// settled.
+type claimant struct{ record, owner string }
 
 // op is one operation on its way.
 type op struct {
@@ -52,6 +57,7 @@ type op struct {
 	script *script
 	args   []any // of EVALSHA
 	once   bool  // must not be sent twice: the repetition's reply would tell nothing
+	who    claimant
 
 	// Owned by the lane that sends it; read by the caller after done.
 	cmd   goredis.Cmder
@@ -154,20 +160,59 @@ func (c *committer) submit(o *op) bool {
 // abandon is told that o's caller waits no longer. It reports false if the reply has come at the same time. What nobody waits for is
 // not sent, or not sent again.
 func (c *committer) abandon(o *op) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	select {
 	case <-o.done:
 		return false
 	default:
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	o.gone = true
+	if o.who != (claimant{}) {
+		c.strays[o.who] = o
+	}
 	if g := o.group; g != nil {
 		if g.waiting--; g.waiting == 0 {
 			g.cancel()
 		}
 	}
 	return true
+}
+
+// finish gives o, whose reply is final, back to its caller.
+func (c *committer) finish(o *op) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.finishLocked(o)
+}
+
+func (c *committer) finishLocked(o *op) {
+	if o.gone && c.strays[o.who] == o {
+		delete(c.strays, o.who)
+	}
+	o.done <- struct{}{}
+}
+
+// settled waits until no request of who's is under way that nobody waits for, or until half of bound is over. What takes back who's
+// place must not arrive before the request that asks for it, which may be on another connection.
+func (c *committer) settled(ctx context.Context, who claimant, bound time.Duration) {
+	c.mu.Lock()
+	stray := c.strays[who]
+	c.mu.Unlock()
+	if stray == nil {
+		return
+	}
+	if end, ok := ctx.Deadline(); ok {
+		bound = min(bound, end.Sub(c.clk.Now()))
+	}
+	timer := c.clk.Timer(bound / 2)
+	defer timer.Stop()
+	select {
+	case <-stray.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-c.closed:
+	}
 }
 
 // openLocked takes a lane for what is pending.
@@ -208,7 +253,7 @@ func (c *committer) lane() {
 		}
 		for n := 1; len(g.ops) > 0; n++ {
 			c.send(g)
-			g.settle(n == maxSends)
+			g.settle(n == maxSends, c.finish)
 		}
 		if g.cancel != nil {
 			g.cancel()
@@ -224,7 +269,9 @@ func (c *committer) take() *group {
 	g.ops = g.one[:0]
 	n := 0
 	for ; n < len(c.pending) && len(g.ops) < maxGroup; n++ {
-		if o := c.pending[n]; !o.gone {
+		if o := c.pending[n]; o.gone {
+			c.finishLocked(o)
+		} else {
 			g.ops = append(g.ops, o)
 		}
 	}
@@ -259,14 +306,14 @@ func (c *committer) send(g *group) {
 
 // settle ends the operations that are done and keeps the others, prepared to be sent again: those whose script the server does
 // not know, with its source; and those whose request failed and was not repeated by the client for the sake of another in it.
-func (g *group) settle(last bool) {
+func (g *group) settle(last bool, finish func(*op)) {
 	mixed := slices.ContainsFunc(g.ops, func(o *op) bool { return o.once })
 	again := g.ops[:0]
 	for _, o := range g.ops {
 		err := o.reply.Err()
 		switch {
 		case last || err == nil:
-			o.done <- struct{}{}
+			finish(o)
 		case goredis.HasErrorPrefix(err, "NOSCRIPT") && o.reply.Name() == "evalsha":
 			o.prepare(o.script.evalArgs(o.args))
 			again = append(again, o)
@@ -274,14 +321,14 @@ func (g *group) settle(last bool) {
 			o.prepare(o.reply.Args())
 			again = append(again, o)
 		default:
-			o.done <- struct{}{}
+			finish(o)
 		}
 	}
 	g.ops = again
 }
 
 func (c *committer) init(client goredis.UniversalClient, clk clock.Clock) {
-	c.client, c.clk, c.closed = client, clk, make(chan struct{})
+	c.client, c.clk, c.closed, c.strays = client, clk, make(chan struct{}), make(map[claimant]*op)
 }
 
 // close makes all callers return and waits for the requests on their way.

@@ -46,6 +46,7 @@ func (b *Backend) queue(ctx context.Context, l *line, w *waiter, req lease.Reque
 			script: waitScript,
 			args: waitScript.args(&l.keys, req.Owner, req.Label, ttl, ttl+retention.Milliseconds(), b.inboxID,
 				keepPlaces.Milliseconds(), keepQueue.Milliseconds()),
+			who: claimant{l.keys.record, req.Owner},
 		}, callBound(req.TTL))
 		if err != nil {
 			return lease.Grant{}, err

@@ -24,6 +24,8 @@ func WithTimeout(parent context.Context, clk clock.Clock, d time.Duration) (cont
 		return ctx, cancel
 	}
 	c := &timed{Context: parent, done: make(chan struct{})}
+	c.mu.Lock() // until both are set: they may call end at once
+	defer c.mu.Unlock()
 	c.timer = clk.AfterFunc(d, func() { c.end(context.DeadlineExceeded) })
 	c.unlink = context.AfterFunc(parent, func() { c.end(parent.Err()) })
 	return c, func() { c.end(context.Canceled) }
