@@ -41,7 +41,9 @@ type Backend struct {
 }
 
 // New returns a Backend that talks to Redis through client, which may be of a standalone server, of Sentinel or of a Cluster. It
-// sends nothing. The client remains the caller's: it may be shared, and whoever made it closes it, after Backend.Close.
+// sends nothing. The client remains the caller's: it may be shared, and whoever made it closes it, after Backend.Close. If the
+// application keeps the client's connections busy, with blocking commands above all, renewals stand in line for one too: give the
+// Backend a client of its own then.
 //
 // All violations in the arguments come back joined, each a *lease.OptionError.
 func New(client goredis.UniversalClient, opts ...Option) (*Backend, error) {

@@ -1,0 +1,102 @@
+package redis_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/lease"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// A held lease costs one goroutine and at most 4 KiB. The leases are renewed first: what a renewal needs must not stay.
+func TestFootprint_HeldLease(t *testing.T) {
+	const leases, limit = 10_000, 4 << 10
+	const every = mutex.DefaultTTL / 3
+	ctx := t.Context()
+	server := redistest.Start(t)
+	b := on(t, server.Client())
+	locks := lockerOn(t, b)
+	handles := make([]*lease.Handle, leases)
+	names := make([]string, leases)
+	for i := range names {
+		names[i] = fmt.Sprintf("name:%d", i)
+	}
+	if h, err := locks.Lock(ctx, "warm"); err != nil {
+		t.Fatal(err)
+	} else if err := h.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	before := usage()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < leases; i = next.Add(1) - 1 {
+				h, err := locks.Lock(ctx, names[i])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h.Lost() // as a worker loop has it
+				handles[i] = h
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	server.ResetStats(ctx)
+	for end := time.Now().Add(3 * every); scripts(ctx, server) < leases; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d renewals in %v", scripts(ctx, server), 3*every)
+		}
+	}
+	// Between two waves of renewals is what the leases cost by themselves: the least of some looks.
+	after := usage()
+	for range 10 {
+		time.Sleep(100 * time.Millisecond)
+		if u := usage(); u.heap+u.stack < after.heap+after.stack {
+			after = u
+		}
+	}
+	renewals := scripts(ctx, server)
+
+	goroutines := float64(after.goroutines-before.goroutines) / leases
+	heap, stack := (after.heap-before.heap)/leases, (after.stack-before.stack)/leases
+	t.Logf("a held lease: %.3f goroutines, %d bytes of heap, %d bytes of stack; %d renewals", goroutines, heap, stack, renewals)
+	for _, h := range handles {
+		if !h.Valid() {
+			t.Fatalf("%s: %v", h.Name(), h.Err())
+		}
+	}
+	if !underRace && (goroutines > 1.05 || heap+stack > limit) {
+		t.Errorf("want one goroutine and at most %d bytes", limit)
+	}
+	if err := locks.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if n, err := server.Client().Exists(ctx, b.RecordKey(names[0]), b.RecordKey(names[leases-1])).Result(); n != 0 || err != nil {
+		t.Errorf("%d leases are left, %v", n, err)
+	}
+}
+
+type memoryUse struct {
+	goroutines  int
+	heap, stack int64
+}
+
+func usage() memoryUse {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return memoryUse{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
+}
