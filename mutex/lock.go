@@ -36,8 +36,8 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*lea
 
 func (l *Locker) lock(ctx context.Context, name string, opts []Option, try bool) (*lease.Handle, error) {
 	st, err := l.defaults.with(opts, lease.CheckName(name), checkContext(ctx))
-	if err == nil && st.requireShared && l.backend.Info().ProcessLocal {
-		err = &lease.OptionError{Option: "RequireShared", Value: l.backend.Info().Name, Problem: "the backend excludes nobody outside this process"}
+	if err == nil {
+		err = st.checkReach(l.backend)
 	}
 	if err != nil {
 		return nil, err

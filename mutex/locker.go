@@ -35,8 +35,8 @@ type Locker struct {
 // options out of bounds, a backend of this process only under RequireShared.
 func New(backend lease.Backend, opts ...Option) (*Locker, error) {
 	st, err := defaults().with(opts, checkBackend(backend))
-	if err == nil && st.requireShared && backend.Info().ProcessLocal {
-		err = &lease.OptionError{Option: "RequireShared", Value: backend.Info().Name, Problem: "the backend excludes nobody outside this process"}
+	if err == nil {
+		err = st.checkReach(backend)
 	}
 	if err != nil {
 		return nil, err

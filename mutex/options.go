@@ -163,6 +163,14 @@ func (s *settings) validate(more []error) error {
 	return joinAll(append(more, lease.CheckTTL("WithTTL", s.ttl), lease.CheckLabel(s.label)), s.problems)
 }
 
+// checkReach refuses a backend of this process only, if that was asked for.
+func (s *settings) checkReach(b lease.Backend) error {
+	if s.requireShared && b.Info().ProcessLocal {
+		return &lease.OptionError{Option: "RequireShared", Value: b.Info().Name, Problem: "the backend excludes nobody outside this process"}
+	}
+	return nil
+}
+
 // interval returns the renewal interval that the supervisor takes: 0 for none.
 func (s *settings) interval() time.Duration {
 	switch {

@@ -22,6 +22,7 @@ import (
 func noRetries(o *goredis.Options) { o.MaxRetries = -1 }
 
 func TestC01_ResendMakesNoWinnerLose(t *testing.T) {
+	t.Parallel()
 	const repetitions = 200
 	ctx := t.Context()
 	for name, clientOpts := range map[string][]func(*goredis.Options){"DefaultRetries": nil, "NoRetries": {noRetries}} {

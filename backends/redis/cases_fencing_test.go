@@ -120,7 +120,7 @@ func TestC53_TokensNeedNoMemory(t *testing.T) {
 		a.unlock(second)
 	})
 	t.Run("ManyNames", func(t *testing.T) {
-		const names, together = 20_000, 64
+		const names, together = 10_000, 64
 		var last [names]lease.Token
 		each := func(check func(i int, token lease.Token)) {
 			var wg sync.WaitGroup

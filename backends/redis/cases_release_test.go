@@ -138,6 +138,7 @@ func TestC50_ReleaseFromAnywhere(t *testing.T) {
 
 // One key becomes forbidden to the Locker's user, so that its delete fails.
 func TestC51_CloseReleasesTheRest(t *testing.T) {
+	t.Parallel()
 	const handles, forbidden = 50, 7
 	ctx := t.Context()
 	server := redistest.Start(t)

@@ -203,7 +203,7 @@ func c32Peer(t *testing.T, server *redistest.Server, opts ...func(*goredis.Optio
 }
 
 func testC32(t *testing.T, a *peer, application *goredis.Client, least *atomic.Int64) {
-	const hold = 9 * time.Second
+	const hold = 7 * time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var held []*lease.Handle

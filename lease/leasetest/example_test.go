@@ -2,6 +2,7 @@ package leasetest_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -30,22 +31,17 @@ func newMapStore() *mapStore {
 func (s *mapStore) Info() lease.Info { return lease.Info{Name: "map", ProcessLocal: true} }
 
 func (s *mapStore) Acquire(ctx context.Context, req lease.Request) (lease.Grant, error) {
-	if err := req.Validate(); err != nil {
-		return lease.Grant{}, err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return lease.Grant{}, err
-	}
 	r, held := s.recordLocked(req.Name)
-	switch {
-	case !held:
-		s.last[req.Name]++
-		r = record{owner: req.Owner, label: req.Label, token: s.last[req.Name]}
-	case r.owner != req.Owner:
+	if err := errors.Join(req.Validate(), ctx.Err()); err != nil {
+		return lease.Grant{}, err
+	} else if held && r.owner != req.Owner {
 		holder := lease.Holder{Label: r.label, Token: r.token, Remaining: time.Until(r.expires)}
 		return lease.Grant{}, &lease.HeldError{Name: req.Name, Holder: holder}
+	} else if !held {
+		s.last[req.Name]++
+		r = record{owner: req.Owner, label: req.Label, token: s.last[req.Name]}
 	}
 	return s.runLocked(req.Name, r, req.TTL), nil
 }
@@ -53,15 +49,9 @@ func (s *mapStore) Acquire(ctx context.Context, req lease.Request) (lease.Grant,
 func (s *mapStore) Renew(ctx context.Context, claim lease.Claim, ttl time.Duration) (lease.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return lease.Grant{}, err
-	}
 	r, held := s.recordLocked(claim.Name)
-	switch {
-	case !held:
-		return lease.Grant{}, lease.ErrMissing
-	case r.owner != claim.Owner || r.token != claim.Token:
-		return lease.Grant{}, lease.ErrTaken
+	if err := errors.Join(ctx.Err(), r.check(held, claim)); err != nil {
+		return lease.Grant{}, err
 	}
 	return s.runLocked(claim.Name, r, ttl), nil
 }
@@ -69,21 +59,27 @@ func (s *mapStore) Renew(ctx context.Context, claim lease.Claim, ttl time.Durati
 func (s *mapStore) Release(ctx context.Context, claim lease.Claim) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	r, held := s.recordLocked(claim.Name)
-	withdrawal := claim.Token == 0
+	mine := held && r.owner == claim.Owner && (claim.Token == 0 || claim.Token == r.token)
 	switch {
-	case held && r.owner == claim.Owner && (withdrawal || r.token == claim.Token):
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case mine:
 		delete(s.records, claim.Name)
-		return nil
-	case withdrawal, !held && s.last[claim.Name] == claim.Token:
-		return nil
-	case held:
+	case claim.Token != 0 && (held || s.last[claim.Name] != claim.Token):
+		return r.check(held, claim)
+	}
+	return nil
+}
+
+// check compares claim with the record, if there is one.
+func (r record) check(held bool, claim lease.Claim) error {
+	if !held {
+		return lease.ErrMissing
+	} else if r.owner != claim.Owner || r.token != claim.Token {
 		return lease.ErrTaken
 	}
-	return lease.ErrMissing
+	return nil
 }
 
 // recordLocked returns the record of name, unless its time is over.
