@@ -19,6 +19,7 @@ check: ## gofmt, vet, staticcheck, tidy
 
 test: redis ## run all tests, installing redis-server first where it is missing
 	LEASEHOLD_REQUIRE_REDIS=1 go test -race -shuffle=on ./...
+	LEASEHOLD_REQUIRE_REDIS=1 go test -v -run TestFootprint ./mutex ./backends/redis # not under the race detector, which multiplies memory
 
 props: redis ## run the properties 10,000 times each
 	LEASEHOLD_REQUIRE_REDIS=1 go test -timeout 60m -run 'TestProps|TestModel_' ./props ./backends/redis -rapid.checks=10000
