@@ -172,9 +172,11 @@ func (s *sim) steal(name string) bool {
 	s.robbed[leaseKey{name, r.token}] = s.stampLocked()
 	s.noteLocked("store", "somebody deletes %s (token %d)", name, r.token)
 	s.mu.Unlock()
-	err := s.mem.Release(context.Background(), lease.Claim{Name: name, Owner: r.owner, Token: r.token})
-	if err != nil && !errors.Is(err, lease.ErrNotOwner) {
-		panic(err)
-	}
+	s.start(func() {
+		err := s.mem.Release(context.Background(), lease.Claim{Name: name, Owner: r.owner, Token: r.token})
+		if err != nil && !errors.Is(err, lease.ErrNotOwner) {
+			panic(err)
+		}
+	})
 	return true
 }
