@@ -12,6 +12,8 @@ const (
 	MinTTL = 10 * time.Millisecond
 	// MaxTTL is the longest lease, 100 years: above it instants overflow in clocks that count nanoseconds.
 	MaxTTL = 100 * 365 * 24 * time.Hour
+	// MaxClaimTTL is the longest that a lease which was handed over runs unless it is renewed: see ClaimTTL.
+	MaxClaimTTL = 3 * time.Second
 	// MaxNameBytes bounds a lease's name.
 	MaxNameBytes = 1024
 	// MaxOwnerBytes bounds an owner's id.
@@ -34,7 +36,7 @@ func CallBound(ttl time.Duration) time.Duration { return min(ttl/3, 5*time.Secon
 
 // ClaimTTL is how long a lease that a queue handed over runs until its first renewal makes it a full one: at most 3 s, so that
 // a waiter that died in the queue costs the next one seconds, and never more than the TTL.
-func ClaimTTL(ttl time.Duration) time.Duration { return min(ttl, 3*time.Second) }
+func ClaimTTL(ttl time.Duration) time.Duration { return min(ttl, MaxClaimTTL) }
 
 // Validate returns all violations joined, each an *OptionError, or nil.
 func (r Request) Validate() error {

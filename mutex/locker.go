@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/leasehold-go/leasehold/internal/clockctx"
+	"github.com/leasehold-go/leasehold/internal/isnil"
 	"github.com/leasehold-go/leasehold/lease"
 	"github.com/leasehold-go/leasehold/renewal"
 )
@@ -146,7 +146,7 @@ func (l *Locker) supervision(st settings) *renewal.Config {
 }
 
 func checkBackend(b lease.Backend) error {
-	if b == nil || reflect.ValueOf(b).Kind() == reflect.Pointer && reflect.ValueOf(b).IsNil() {
+	if isnil.Check(b) {
 		return &lease.OptionError{Option: "backend", Value: fmt.Sprintf("%T(nil)", b), Problem: "must not be nil"}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/leasehold-go/leasehold/lease"
+	"github.com/leasehold-go/leasehold/renewal"
 )
 
 // DefaultTTL is the length of a lease unless WithTTL says otherwise.
@@ -61,8 +62,8 @@ func WithWait(d time.Duration) Option {
 // up to 10 % early, never late.
 func WithRenewEvery(d time.Duration) Option {
 	return func(s *settings) {
-		if d < time.Millisecond {
-			s.problem("WithRenewEvery", d, "must be at least %v", time.Millisecond)
+		if d < renewal.MinEvery {
+			s.problem("WithRenewEvery", d, "must be at least %v", renewal.MinEvery)
 		}
 		s.every, s.noRenewal, s.saidEvery = d, false, true
 	}

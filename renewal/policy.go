@@ -111,15 +111,15 @@ func (p *plan) callBound(now time.Time) time.Duration {
 	return min(lease.CallBound(p.ttl), p.trust.Sub(now)/3)
 }
 
-// minEvery is the shortest interval between renewals, the same that the options allow.
-const minEvery = time.Millisecond
+// MinEvery is the shortest interval between renewals.
+const MinEvery = time.Millisecond
 
-// interval returns the renewal interval that is to every as num is to den, and at least minEvery; 0, which is none, stays 0.
+// interval returns the renewal interval that is to every as num is to den, and at least MinEvery; 0, which is none, stays 0.
 func interval(every, num, den time.Duration) time.Duration {
 	if every == 0 {
 		return 0
 	}
-	return max(minEvery, scale(every, num, den))
+	return max(MinEvery, scale(every, num, den))
 }
 
 // scale returns d × num / den without overflow. It is exact enough for intervals: a double has 53 bits.

@@ -20,8 +20,6 @@ const (
 	afterExpiry = time.Millisecond
 	// emptyAgain is when a name is polled again that was free although somebody waits: the poll had to leave off, or places were lost.
 	emptyAgain = 10 * time.Millisecond
-	// longestClaim is how long a lease that was handed over runs until its first renewal. The scripts say the same.
-	longestClaim = 3 * time.Second
 	// rebaseAfter is the age from which an instant is replaced that relates the server's clock to ours. It leaves time for messages
 	// that crossed the reply.
 	rebaseAfter = pollEvery / 4

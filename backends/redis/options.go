@@ -2,12 +2,12 @@ package redis
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 
 	"github.com/benbjohnson/clock"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/isnil"
 	"github.com/leasehold-go/leasehold/lease"
 )
 
@@ -46,7 +46,7 @@ func (s *settings) validate(client goredis.UniversalClient) error {
 		violations = append(violations, &lease.OptionError{Option: option, Value: value, Problem: problem})
 	}
 	switch _, ring := client.(*goredis.Ring); {
-	case isNil(client):
+	case isnil.Check(client):
 		report("client", nil, "must not be nil")
 	case ring:
 		report("client", "*redis.Ring", "must be a standalone, Sentinel or Cluster client: a Ring moves names to another server when one is down, "+
@@ -58,17 +58,8 @@ func (s *settings) validate(client goredis.UniversalClient) error {
 	if s.keyFunc == nil {
 		report("WithKeyFunc", nil, "must not be nil")
 	}
-	if isNil(s.clk) {
+	if isnil.Check(s.clk) {
 		report("WithClock", nil, "must not be nil")
 	}
 	return errors.Join(violations...)
-}
-
-// isNil reports whether v is nil or an interface around a nil pointer.
-func isNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	r := reflect.ValueOf(v)
-	return r.Kind() == reflect.Pointer && r.IsNil()
 }

@@ -180,7 +180,7 @@ func readMessage(payload string) (key string, h handover, ok bool) {
 	case err1 != nil || err2 != nil || err3 != nil:
 	case token < 1 || lease.Token(token) > lease.MaxToken:
 	case at < 1 || at > int64(lease.MaxToken):
-	case ttl < 1 || ttl > longestClaim.Milliseconds():
+	case ttl < 1 || ttl > lease.MaxClaimTTL.Milliseconds():
 	default:
 		h = handover{owner: parts[1], token: lease.Token(token), at: at, ttl: time.Duration(ttl) * time.Millisecond}
 		return parts[4], h, true

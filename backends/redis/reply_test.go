@@ -20,7 +20,7 @@ func FuzzReadMessage(f *testing.F) {
 		if !ok {
 			return
 		}
-		if key == "" || h.owner == "" || h.token < 1 || h.token > lease.MaxToken || h.ttl < time.Millisecond || h.ttl > longestClaim || h.at < 1 {
+		if key == "" || h.owner == "" || h.token < 1 || h.token > lease.MaxToken || h.ttl < time.Millisecond || h.ttl > lease.MaxClaimTTL || h.at < 1 {
 			t.Fatalf("%q gave %q %+v", payload, key, h)
 		}
 	})

@@ -10,7 +10,7 @@
 --     a full server, and once a script has written, the server lets the rest of it through. So nobody is popped in vain.
 
 local retention = 86400000 -- ms that the last token outlives its lease
-local longest_claim = 3000 -- ms that a lease which was handed over runs until its first renewal
+local longest_claim = 3000 -- ms that a lease which was handed over runs until its first renewal: lease.MaxClaimTTL
 
 -- micros is the server's time. It is exact in a double until the year 2255.
 local function micros()
