@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/backends/memory"
 	"github.com/leasehold-go/leasehold/internal/clockctx"
+	"github.com/leasehold-go/leasehold/internal/footprint"
 	"github.com/leasehold-go/leasehold/lease"
 	"github.com/leasehold-go/leasehold/lease/leasetest"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -112,7 +113,7 @@ func TestC74_NamesLeaveNothingBehind(t *testing.T) {
 	switch {
 	case testing.Short():
 		t.Skip("takes seconds")
-	case raceEnabled:
+	case footprint.UnderRace:
 		names = 20_000
 	}
 	b := memory.New()
@@ -135,12 +136,12 @@ func TestC74_NamesLeaveNothingBehind(t *testing.T) {
 	for i := range 5000 { // what the backend remembers of free names is bounded, and full now
 		use(fmt.Sprint("warm-up", i))
 	}
-	before := usage()
+	before := footprint.Now()
 	for i := range names {
 		use(fmt.Sprint("name", i))
 	}
-	after := usage()
-	if grown := after.heap - before.heap; grown > 10<<20 {
+	after := footprint.Now()
+	if grown := after.Heap - before.Heap; grown > 10<<20 {
 		t.Errorf("the heap has grown by %d bytes", grown)
 	}
 	w := &world{T: t, store: b}
@@ -368,7 +369,7 @@ func TestC77_CancelledWaitersLeaveNothing(t *testing.T) {
 	for store, run := range map[string]func(*testing.T, func(*world), ...mutex.Option){"Queue": inBubble, "Poll": inPollingBubble} {
 		t.Run(store, func(t *testing.T) {
 			waiters := 10_000
-			if raceEnabled || testing.Short() || store == "Poll" {
+			if footprint.UnderRace || testing.Short() || store == "Poll" {
 				waiters = 300
 			}
 			const names = 100

@@ -3,11 +3,11 @@ package mutex_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold/backends/memory"
+	"github.com/leasehold-go/leasehold/internal/footprint"
 	"github.com/leasehold-go/leasehold/lease"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -28,7 +28,7 @@ func TestFootprint_HeldLease(t *testing.T) {
 		names[i] = fmt.Sprintf("name:%d", i)
 	}
 
-	before := usage()
+	before := footprint.Now()
 	for i := range handles {
 		if handles[i], err = locks.Lock(ctx, names[i]); err != nil {
 			t.Fatal(err)
@@ -36,40 +36,26 @@ func TestFootprint_HeldLease(t *testing.T) {
 		handles[i].Lost() // as a worker loop has it
 	}
 	// Between two waves of renewals is what the leases cost by themselves: the least of some looks.
-	after := usage()
+	after := footprint.Now()
 	for start := time.Now(); time.Since(start) < 3*time.Second; {
 		<-time.After(100 * time.Millisecond)
-		if u := usage(); u.heap+u.stack < after.heap+after.stack {
+		if u := footprint.Now(); u.Heap+u.Stack < after.Heap+after.Stack {
 			after = u
 		}
 	}
 
-	goroutines := float64(after.goroutines-before.goroutines) / leases
-	heap, stack := (after.heap-before.heap)/leases, (after.stack-before.stack)/leases
+	goroutines := float64(after.Goroutines-before.Goroutines) / leases
+	heap, stack := (after.Heap-before.Heap)/leases, (after.Stack-before.Stack)/leases
 	t.Logf("a held lease: %.2f goroutines, %d bytes of heap, %d bytes of stack", goroutines, heap, stack)
 	for _, h := range handles {
 		if !h.Valid() {
 			t.Fatalf("%s: %v", h.Name(), h.Err())
 		}
 	}
-	if !raceEnabled && (goroutines > 1.05 || heap+stack > limit) {
+	if !footprint.UnderRace && (goroutines > 1.05 || heap+stack > limit) {
 		t.Errorf("want one goroutine and at most %d bytes", limit)
 	}
 	if err := locks.Close(ctx); err != nil {
 		t.Error(err)
 	}
-}
-
-type memoryUse struct {
-	goroutines  int
-	heap, stack int64
-}
-
-func usage() memoryUse {
-	for range 3 {
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return memoryUse{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
 }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasehold-go/leasehold/backends/memory"
+	"github.com/leasehold-go/leasehold/internal/footprint"
 	"github.com/leasehold-go/leasehold/lease"
 	"github.com/leasehold-go/leasehold/lease/leasetest"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -109,7 +110,7 @@ func rounds(n int) int {
 	switch {
 	case testing.Short():
 		return n / 10
-	case raceEnabled:
+	case footprint.UnderRace:
 		return n / 5
 	}
 	return n

@@ -2,12 +2,12 @@ package redis_test
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/footprint"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/lease"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -17,7 +17,7 @@ import (
 func TestFootprint_HeldLease(t *testing.T) {
 	const limit = 4 << 10
 	leases, ttl := 10_000, mutex.DefaultTTL
-	if underRace { // where nothing is judged but that it works
+	if footprint.UnderRace { // where nothing is judged but that it works
 		leases, ttl = 2_000, 9*time.Second
 	}
 	every := ttl / 3
@@ -36,7 +36,7 @@ func TestFootprint_HeldLease(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	before := usage()
+	before := footprint.Now()
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range 64 {
@@ -63,24 +63,24 @@ func TestFootprint_HeldLease(t *testing.T) {
 		}
 	}
 	// Between two waves of renewals is what the leases cost by themselves: the least of some looks.
-	after := usage()
+	after := footprint.Now()
 	for range 10 {
 		time.Sleep(100 * time.Millisecond)
-		if u := usage(); u.heap+u.stack < after.heap+after.stack {
+		if u := footprint.Now(); u.Heap+u.Stack < after.Heap+after.Stack {
 			after = u
 		}
 	}
 	renewals := scripts(ctx, server)
 
-	goroutines := float64(after.goroutines-before.goroutines) / float64(leases)
-	heap, stack := (after.heap-before.heap)/int64(leases), (after.stack-before.stack)/int64(leases)
+	goroutines := float64(after.Goroutines-before.Goroutines) / float64(leases)
+	heap, stack := (after.Heap-before.Heap)/int64(leases), (after.Stack-before.Stack)/int64(leases)
 	t.Logf("a held lease: %.3f goroutines, %d bytes of heap, %d bytes of stack; %d renewals", goroutines, heap, stack, renewals)
 	for _, h := range handles {
 		if !h.Valid() {
 			t.Fatalf("%s: %v", h.Name(), h.Err())
 		}
 	}
-	if !underRace && (goroutines > 1.05 || heap+stack > limit) {
+	if !footprint.UnderRace && (goroutines > 1.05 || heap+stack > limit) {
 		t.Errorf("want one goroutine and at most %d bytes", limit)
 	}
 	if err := locks.Close(ctx); err != nil {
@@ -89,18 +89,4 @@ func TestFootprint_HeldLease(t *testing.T) {
 	if n, err := server.Client().Exists(ctx, b.RecordKey(names[0]), b.RecordKey(names[leases-1])).Result(); n != 0 || err != nil {
 		t.Errorf("%d leases are left, %v", n, err)
 	}
-}
-
-type memoryUse struct {
-	goroutines  int
-	heap, stack int64
-}
-
-func usage() memoryUse {
-	for range 3 {
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return memoryUse{runtime.NumGoroutine(), int64(m.HeapAlloc), int64(m.StackInuse)}
 }
